@@ -1,0 +1,82 @@
+# Everything a developer runs. Each recipe works from a bare checkout with Go, cargo, git, bash, coreutils and flock.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# Port of kube-apiserver for 'make up' and 'make run'; empty for a free one.
+PORT ?=
+# Arguments for 'make bench', after cargo's own.
+BENCH_ARGS ?=
+
+control_plane := .tools/bin/control-plane
+kubectl := KUBECONFIG=.run/kubeconfig .tools/bin/kubectl
+
+# $(call timed,what,command): runs the command and says how long it took.
+define timed
+began=$$SECONDS; $(2); echo "== $(1): $$((SECONDS - began)) s"
+endef
+
+.PHONY: help demo test test-rust test-tools up down run bench generate lint tools clean check-cargo
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "PORT=6443 sets the port for up and run; BENCH_ARGS=… goes to the benchmark; NUMAFLOW_MANIFESTS=DIR, a folder with"
+	@echo "Numaflow's own manifests, has the tests use them as well. The first run builds Kubernetes: some ten minutes, once."
+
+demo: check-cargo tools ## see the operator at work on a local control plane
+	@tools/demo.sh
+
+test: check-cargo ## everything that has to hold before a change is handed in: tools, lint, all tests
+	@$(call timed,tools,$(MAKE) tools)
+	@$(call timed,lint,$(MAKE) lint)
+	@$(call timed,tests of the control plane's own program,$(MAKE) test-tools)
+	@$(call timed,tests,$(MAKE) test-rust)
+
+test-rust:
+	@cargo test
+
+test-tools:
+	@cd tools/controlplane && GOTOOLCHAIN=local GOWORK=off go test ./...
+
+up: tools ## start a control plane under .run and leave it running
+	@$(control_plane) up --dir .run $(if $(PORT),--port $(PORT))
+
+down: ## end it, and an operator that the demo left running
+	@if [ -x $(control_plane) ]; then $(control_plane) down --dir .run; else echo "nothing runs: the tools were never built"; fi
+
+run: check-cargo up ## run the operator from these sources against it, until Ctrl-C
+	@$(kubectl) apply --server-side --force-conflicts -f crds/
+	@$(kubectl) create namespace numaplane-system --dry-run=client --output yaml | $(kubectl) apply --server-side -f -
+	@KUBECONFIG=$(CURDIR)/.run/kubeconfig-operator cargo run -- controller --namespace numaplane-system
+
+bench: check-cargo tools ## measure rollouts at scale, with an optimised build
+	@cargo bench --bench rollouts -- $(BENCH_ARGS)
+
+generate: check-cargo ## write crds/ from the types
+	@cargo run --quiet -- manifests --out .
+
+lint: check-cargo ## formatting and everything the compilers can tell
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null 2>&1; then \
+	  echo "cargo deny check"; cargo deny check; \
+	else \
+	  echo "cargo deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; \
+	fi
+	@for script in tools/*.sh .ci/run; do bash -n "$$script"; done
+	@cd tools/controlplane && unformatted=$$(gofmt -l .) && { [ -z "$$unformatted" ] || \
+	  { echo "gofmt -w is due in tools/controlplane: $$unformatted" >&2; exit 1; }; }
+	cd tools/controlplane && GOTOOLCHAIN=local GOWORK=off go vet ./...
+
+tools: ## build the pinned control plane and command line tools into .tools/bin, where that is due
+	@tools/build.sh
+
+clean: down ## end everything and remove what was built, but not .tools, which takes long
+	@rm -rf .run target
+	@echo "kept .tools; remove it by hand to build Kubernetes anew"
+
+check-cargo:
+	@tools/check-cargo.sh

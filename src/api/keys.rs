@@ -1,0 +1,156 @@
+//! Names that live in the API: group, labels, annotations, finalizer, field managers.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// API group of every kind of this operator.
+pub const GROUP: &str = "numaplane.numaproj.io";
+/// The one version served and stored.
+pub const VERSION: &str = "v1alpha1";
+
+/// Label on platform ConfigMaps; its value says what the ConfigMap configures.
+pub const LABEL_CONFIG: &str = "numaplane.numaproj.io/config";
+/// Value of [`LABEL_CONFIG`] on ConfigMaps that hold controller definitions.
+pub const CONFIG_DEFINITIONS: &str = "numaflow-controller-definitions";
+/// Label on children: what the child renders, see [`UpgradeState`].
+pub const LABEL_UPGRADE_STATE: &str = "numaplane.numaproj.io/upgrade-state";
+/// Label on children and revisions: the rollout they belong to (see [`label_value`]).
+pub const LABEL_PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
+/// Label on every production object: the rollout (or the NumaflowController without a rollout) it belongs to. It is the
+/// mark that says "ours"; Numaplane writes the same one.
+pub const LABEL_TRACKING: &str = "numaplane.numaproj.io/tracking-id";
+
+/// Annotation on an object that exists already: the operator may take it over.
+pub const ANNOTATION_ADOPT: &str = "numaplane.numaproj.io/adopt";
+/// Annotation on a rollout: ends the waiting of the running attempt, or of a deletion, once per text.
+pub const ANNOTATION_FORCE: &str = "numaplane.numaproj.io/force";
+/// Annotation on a rollout: another text makes a fresh attempt of what failed.
+pub const ANNOTATION_RETRY: &str = "numaplane.numaproj.io/retry";
+/// Annotation on pod templates: hash of the ConfigMaps and Secrets that the pods use.
+pub const ANNOTATION_CONFIG_HASH: &str = "numaplane.numaproj.io/config-hash";
+/// Annotation of Numaflow: the controller instance that manages an object; absent means the one without a name.
+pub const ANNOTATION_INSTANCE: &str = "numaflow.numaproj.io/instance";
+
+/// Finalizer on rollouts, and on NumaflowControllers that have no rollout.
+pub const FINALIZER: &str = "numaplane.numaproj.io/numaplane-controller";
+
+/// Field manager of production objects.
+pub const MANAGER_PRODUCTION: &str = "numaplane";
+/// Field manager of the operator's own kinds: children, revisions, status.
+pub const MANAGER_OWN: &str = "numaplane-controller";
+
+/// Prefix of instance IDs that belong to isolated copies; refused to users.
+pub const RESERVED_INSTANCE_PREFIX: &str = "x-";
+
+/// What a child renders: value of [`LABEL_UPGRADE_STATE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeState {
+    /// Renders the production objects.
+    Promoted,
+    /// Proves itself in isolation.
+    Upgrading,
+    /// Renders nothing and goes.
+    Recyclable,
+}
+
+impl UpgradeState {
+    /// Reads a label value; `None` for a value that this version does not know.
+    #[must_use]
+    pub fn parse(value: &str) -> Option<Self> {
+        match value {
+            "promoted" => Some(Self::Promoted),
+            "upgrading" => Some(Self::Upgrading),
+            "recyclable" => Some(Self::Recyclable),
+            _ => None,
+        }
+    }
+
+    /// The label value.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::Upgrading => "upgrading",
+            Self::Recyclable => "recyclable",
+        }
+    }
+}
+
+impl fmt::Display for UpgradeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A name as a label value: itself while it fits, else cut with a hash of the whole, unique and stable (63 characters at
+/// most).
+#[must_use]
+pub fn label_value(name: &str) -> String {
+    fit(name, 63)
+}
+
+/// A name cut to `limit` characters (20 at least): itself while it fits, else its beginning and a hash of the whole.
+#[must_use]
+pub fn fit(name: &str, limit: usize) -> String {
+    if name.len() <= limit {
+        return name.to_owned();
+    }
+    let hash = short_hash(name.as_bytes());
+    let keep = name.chars().take(limit.saturating_sub(hash.len() + 1)).collect::<String>();
+    format!("{}-{hash}", keep.trim_end_matches(['-', '.', '_']))
+}
+
+/// Name of child number `n` of a rollout.
+#[must_use]
+pub fn child_name(rollout: &str, n: i32) -> String {
+    let suffix = format!("-{n}");
+    format!("{}{suffix}", fit(rollout, 253 - suffix.len()))
+}
+
+/// Number of a child of this rollout, from its name; `None` for any other name.
+#[must_use]
+pub fn child_number(rollout: &str, child: &str) -> Option<i32> {
+    let (_, number) = child.rsplit_once('-')?;
+    let n: i32 = number.parse().ok()?;
+    (n >= 0 && child_name(rollout, n) == child).then_some(n)
+}
+
+/// First 16 hex digits of the sha256.
+#[must_use]
+pub fn short_hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
+        // unreachable: writing to a String cannot fail
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c16_names_of_any_length_give_labels_of_63_and_child_names_of_253_that_stay_apart() {
+        for length in [40, 52, 62, 63, 64, 253] {
+            let name = "a".repeat(length);
+            assert!(label_value(&name).len() <= 63);
+            for n in [0, 9, 10, 999] {
+                let child = child_name(&name, n);
+                assert!(child.len() <= 253);
+                assert_eq!(child_number(&name, &child), Some(n));
+            }
+        }
+        let (a, b) = (format!("{}x", "a".repeat(60)) + "yz", format!("{}x", "a".repeat(60)) + "yw" + "12");
+        assert_ne!(label_value(&format!("{a}long")), label_value(&format!("{b}long")));
+    }
+
+    #[test]
+    fn a_child_of_a_rollout_with_a_longer_name_is_not_ours() {
+        assert_eq!(child_number("a", "a-b-1"), None);
+        assert_eq!(child_number("a", "a-1"), Some(1));
+        assert_eq!(child_number("a", "a-01"), None);
+        assert_eq!(child_number("a", "a"), None);
+    }
+}

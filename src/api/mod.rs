@@ -1,0 +1,22 @@
+//! The API that users write: kinds, labels, annotations and the CustomResourceDefinitions made from them. Types only, no
+//! client: every other room may use this one, this one uses none.
+
+mod condition;
+mod controller;
+mod crd;
+mod keys;
+mod rollout;
+mod wait;
+
+pub use condition::{Condition, ConditionType, Conditions};
+pub use controller::{
+    AppliedObject, Identity, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus, WorkloadHealth,
+};
+pub use crd::{CrdFile, crds};
+pub use keys::*;
+pub use rollout::{
+    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, DrainProgress, HistoryEntry, LastAttempt, LastForce,
+    NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus, OnDrainTimeout,
+    PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage, Strategy, StrategySpec, Upgrade,
+};
+pub use wait::{Wait, WaitError};

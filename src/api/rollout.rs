@@ -1,0 +1,510 @@
+//! NumaflowControllerRollout: the version that a user wants, and how the operator gets there.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::wait::Wait;
+
+/// The Numaflow controller that you want in this namespace. Change `spec.controller.version` to upgrade; whatever goes
+/// wrong, the running controller stays, and setting a good version always works.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "numaplane.numaproj.io",
+    version = "v1alpha1",
+    kind = "NumaflowControllerRollout",
+    plural = "numaflowcontrollerrollouts",
+    shortname = "ncr",
+    category = "numaplane",
+    namespaced,
+    derive = "PartialEq",
+    derive = "Default",
+    status = "NumaflowControllerRolloutStatus",
+    doc = "The Numaflow controller version that should run in this namespace.",
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.controller.version"),
+    printcolumn(name = "Promoted", type_ = "string", json_path = ".status.promoted.version"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Stage", type_ = "string", json_path = ".status.upgrade.stage"),
+    printcolumn(name = "Instance", type_ = "string", json_path = ".spec.controller.instanceID", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NumaflowControllerRolloutSpec {
+    /// The controller that should run.
+    pub controller: ControllerSpec,
+    /// How to get there. Every field left out falls back to the namespace's configuration, then to the operator's, then
+    /// to what is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<StrategySpec>,
+    /// Start no new attempt while true. What is past the point of no return is still finished or rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Revisions kept besides those in use, 3 unless set: the versions that can come back without their definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub revision_history_limit: Option<i32>,
+}
+
+/// A version of the controller, for one instance.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerSpec {
+    /// Version to run: one that a definitions ConfigMap defines.
+    #[schemars(length(min = 1, max = 63))]
+    pub version: String,
+    /// Instance of the controller, when several run in one namespace: pipelines choose it by the annotation
+    /// `numaflow.numaproj.io/instance`. A DNS label of at most 20 characters; `x-` in front is kept for the operator.
+    #[serde(default, rename = "instanceID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$') && !self.startsWith('x-')")
+        .message("must be a DNS label (lower-case letters, digits and '-', at most 20 characters) that does not begin with 'x-'"))]
+    pub instance_id: Option<String>,
+}
+
+impl ControllerSpec {
+    /// The instance ID; empty for the instance without a name.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        self.instance_id.as_deref().unwrap_or_default()
+    }
+}
+
+/// How an upgrade is made.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StrategySpec {
+    /// `progressive` (the new version proves itself beside the running one), `pause-and-drain` (and pipelines are
+    /// paused for the switch) or `no-strategy` (switch at once). Fixed for an attempt when it starts.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self in ['progressive', 'pause-and-drain', 'no-strategy']")
+        .message("must be progressive, pause-and-drain or no-strategy"))]
+    pub kind: Option<String>,
+    /// How long a version may take to become ready, and how long it must then stay so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assessment: Option<AssessmentSpec>,
+    /// How long pipelines may take to drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ppnd: Option<PpndSpec>,
+    /// Do not wait for the new version to prove itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_promote: Option<bool>,
+}
+
+/// How a version is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AssessmentSpec {
+    /// Time to become ready, from the start of the stage; 10m unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Wait>,
+    /// Time to stay healthy without a break once ready; 30s unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Wait>,
+    /// Time between two looks; 5s unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Wait>,
+}
+
+/// How pipelines are paused and drained.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PpndSpec {
+    /// Longest time for a drain; unset: as long as each pipeline's own grace period; 0s: no pause at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Wait>,
+    /// What to do then: `Proceed` (go on, and record what was not drained) or `Abort` (give up the attempt).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new("self in ['Proceed', 'Abort']").message("must be Proceed or Abort"))]
+    pub on_drain_timeout: Option<String>,
+}
+
+/// What happens when a drain takes too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDrainTimeout {
+    /// Go on, and record what was not drained.
+    #[default]
+    Proceed,
+    /// Give up the attempt.
+    Abort,
+}
+
+/// How far things are, and what the last attempt came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NumaflowControllerRolloutStatus {
+    /// Pending while anything is waited for; Deployed when the desired spec is promoted and was confirmed; Failed when it
+    /// is not deployed and nothing will change that by itself, or the server refuses and it is being retried.
+    #[serde(default, skip_serializing_if = "Phase::is_unset")]
+    pub phase: Phase,
+    /// What is waited for or what went wrong; names the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Generation of the spec that this status is about; -1 while nobody has looked.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// Conditions, keyed by type: Ready, Reconciling and Stalled follow kstatus.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The version that was last confirmed in production.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promoted: Option<Promoted>,
+    /// The attempt that is running; absent at rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
+    /// The attempt that ended last, or that the server keeps refusing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempt: Option<LastAttempt>,
+    /// The force annotation that was last honoured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_force: Option<LastForce>,
+    /// Versions whose definitions are pinned, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryEntry>,
+    /// Highest number given to a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_count: Option<i32>,
+    /// What kind of change is under way: empty, `DirectApply`, `PipelinePauseAndDrain` or `Progressive`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub upgrade_in_progress: String,
+    /// Whether pipelines are asked to pause, and for which attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_request: Option<PauseRequest>,
+    /// Times of the last pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_request_status: Option<PauseStatus>,
+    /// When the phase last became Failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure_time: Option<Time>,
+}
+
+/// Where an object stands. Stored as a text without an enum in the schema, so that any operator can read any status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Phase(String);
+
+impl Phase {
+    /// Something is waited for.
+    #[must_use]
+    pub fn pending() -> Self {
+        Self("Pending".to_owned())
+    }
+    /// The desired spec is in place.
+    #[must_use]
+    pub fn deployed() -> Self {
+        Self("Deployed".to_owned())
+    }
+    /// The desired spec is not in place, and only a change will help.
+    #[must_use]
+    pub fn failed() -> Self {
+        Self("Failed".to_owned())
+    }
+    /// Nobody has looked yet.
+    #[must_use]
+    pub fn is_unset(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The text as stored.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The version in production.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Promoted {
+    /// Name of the child that renders it.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its instance ID; empty for the instance without a name.
+    #[serde(default, rename = "instanceID")]
+    pub instance_id: String,
+    /// Hash of its rendered objects.
+    #[serde(default)]
+    pub definition_hash: String,
+    /// Revision that pins its definition.
+    #[serde(default)]
+    pub revision: String,
+}
+
+/// A running attempt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrade {
+    /// Child of the attempted version.
+    pub name: String,
+    /// Version attempted.
+    pub version: String,
+    /// Instance attempted; empty for the instance without a name.
+    #[serde(default, rename = "instanceID")]
+    pub instance_id: String,
+    /// Hash of the rendered objects of the attempted version.
+    #[serde(default)]
+    pub definition_hash: String,
+    /// Revision that pins the attempted version.
+    #[serde(default)]
+    pub revision: String,
+    /// Generation of the spec when the attempt started.
+    #[serde(default)]
+    pub generation: i64,
+    /// Text of the retry annotation when the attempt started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub retry: String,
+    /// Strategy of the attempt.
+    #[serde(default)]
+    pub strategy: String,
+    /// Stage: Resolve, Verify, Drain, CutOver, Confirm or RollBack.
+    pub stage: String,
+    /// Child that leaves production in this stage; empty when there is none.
+    #[serde(default)]
+    pub from: String,
+    /// Child that enters production in this stage.
+    #[serde(default)]
+    pub to: String,
+    /// When the attempt started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When this stage started: deadlines count from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_started_at: Option<Time>,
+    /// How the assessment stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assessment: Option<Assessment>,
+    /// How the drain stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainProgress>,
+    /// Objects that must be made anew because a field cannot be changed in place, as `Kind/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recreate: Vec<String>,
+    /// Why the attempt is being rolled back: one word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why the attempt is being rolled back: a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Stage in which the attempt failed, while it is being rolled back.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub failed_stage: String,
+}
+
+/// How an assessment stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Assessment {
+    /// Since when every workload has been healthy without a break; absent while one is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_since: Option<Time>,
+}
+
+/// How a drain stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainProgress {
+    /// When pipelines were asked to pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Pipelines waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<String>,
+    /// Pipelines that paused with everything processed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drained: Vec<String>,
+    /// Pipelines that paused with messages left, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_drained: Vec<String>,
+    /// Pipelines that were not paused for this request, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excused: Vec<String>,
+}
+
+/// An attempt that ended, or that the server keeps refusing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastAttempt {
+    /// Generation of the spec when the attempt started.
+    #[serde(default)]
+    pub generation: i64,
+    /// Version attempted.
+    pub version: String,
+    /// Instance attempted; empty for the instance without a name.
+    #[serde(default, rename = "instanceID")]
+    pub instance_id: String,
+    /// Hash of its rendered objects; empty where they could not be rendered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub definition_hash: String,
+    /// Text of the retry annotation when the attempt started.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub retry: String,
+    /// `Succeeded`, `Failed` (judged: not repeated while the attempt is the same), `Blocked` (the server refuses: being
+    /// retried) or `Superseded`.
+    pub result: String,
+    /// Stage in which it ended.
+    pub stage: String,
+    /// Why: one word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why: a sentence that names the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// A force annotation that was honoured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastForce {
+    /// Its text.
+    pub text: String,
+    /// What it ended.
+    #[serde(default)]
+    pub ended: String,
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+}
+
+/// A version whose definition is pinned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// Name of the revision.
+    pub revision: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Whether pipelines are asked to pause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseRequest {
+    /// Whether the request stands.
+    pub active: bool,
+    /// Attempt it belongs to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub attempt: String,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}
+
+/// Times of the last pause, as the existing API has them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseStatus {
+    /// When the last pause began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pause_begin_time: Option<Time>,
+    /// When pausing became paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pause_phase_change_time: Option<Time>,
+    /// When the last pause ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pause_end_time: Option<Time>,
+}
+
+/// Stage of an attempt: `status.upgrade.stage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Find, parse, render, check, dry-run.
+    Resolve,
+    /// The new version proves itself in isolation.
+    Verify,
+    /// Pipelines pause.
+    Drain,
+    /// Production changes hands.
+    CutOver,
+    /// The new version is judged in production.
+    Confirm,
+    /// The last confirmed version comes back.
+    RollBack,
+}
+
+impl Stage {
+    /// The text in status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolve => "Resolve",
+            Self::Verify => "Verify",
+            Self::Drain => "Drain",
+            Self::CutOver => "CutOver",
+            Self::Confirm => "Confirm",
+            Self::RollBack => "RollBack",
+        }
+    }
+
+    /// Reads the text in status; `None` for a stage that only a newer operator knows.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Resolve, Self::Verify, Self::Drain, Self::CutOver, Self::Confirm, Self::RollBack]
+            .into_iter()
+            .find(|stage| stage.as_str() == text)
+    }
+}
+
+/// How an attempt ended: `status.lastAttempt.result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// Promoted and confirmed.
+    Succeeded,
+    /// Judged: not repeated while the attempt is the same.
+    Failed,
+    /// The server refuses; retried with backoff.
+    Blocked,
+    /// Another spec came in between.
+    Superseded,
+}
+
+impl AttemptResult {
+    /// The text in status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Blocked => "Blocked",
+            Self::Superseded => "Superseded",
+        }
+    }
+}
+
+/// Strategy of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The new version proves itself beside the running one.
+    #[default]
+    Progressive,
+    /// And pipelines are paused for the switch.
+    PauseAndDrain,
+    /// Switch at once.
+    NoStrategy,
+}
+
+impl Strategy {
+    /// The text in spec and status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Progressive => "progressive",
+            Self::PauseAndDrain => "pause-and-drain",
+            Self::NoStrategy => "no-strategy",
+        }
+    }
+
+    /// Reads the text in a spec or a configuration.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Progressive, Self::PauseAndDrain, Self::NoStrategy].into_iter().find(|s| s.as_str() == text)
+    }
+}

@@ -1,0 +1,104 @@
+//! From the standing of production to steps: check what is new, apply in order, recreate what cannot change in place,
+//! prune last, and write down in the child's status what was done. Pure.
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{Identity, NumaflowController},
+    controller::{
+        standing::Standing,
+        status::{Outcome, child_status},
+    },
+    manifest::Manifest,
+    plan::{Event, Learned, Step, Version},
+};
+
+/// What is to be produced, and what is known about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Producing<'a> {
+    /// The NumaflowController that produces; `None` while there is none to write to.
+    pub child: Option<&'a NumaflowController>,
+    /// What it wants.
+    pub manifest: &'a Manifest,
+    /// How that stands.
+    pub standing: &'a Standing,
+    /// What this turn has learned.
+    pub learned: &'a Learned,
+    /// Objects, as `Kind/name`, of which the server said beforehand that they cannot be changed in place.
+    pub recreate: &'a [String],
+    /// Whether ReplicaSets that keep an old Deployment's pods running may go.
+    pub orphans: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The next steps for the production objects; none when all is in place and written down.
+#[must_use]
+pub fn steps(p: &Producing<'_>) -> Vec<Step> {
+    if let Some(refusal) = p.learned.refusal_of(p.standing) {
+        return record(p, &Outcome::Refused(refusal.message.clone()));
+    }
+    // An object that was never seen may belong to somebody: the server is asked first.
+    let unknown: Vec<_> = p
+        .standing
+        .to_apply
+        .iter()
+        .filter(|(object, uid)| uid.is_none() && !p.learned.has_checked(object))
+        .map(|(object, _)| object.clone())
+        .collect();
+    if !unknown.is_empty() {
+        return vec![Step::Check(unknown)];
+    }
+    let apply: Vec<Step> = p.standing.to_apply.iter().map(|(object, uid)| apply(p, object, uid.as_ref())).collect();
+    if !apply.is_empty() {
+        return apply;
+    }
+    if !p.standing.awaited.is_empty() || !p.standing.taken.is_empty() {
+        return record(p, &Outcome::Applying);
+    }
+    let orphans = if p.orphans { p.standing.orphans.as_slice() } else { &[] };
+    let prune: Vec<Step> = p.standing.leftovers.iter().chain(orphans).map(Step::prune).collect();
+    if !prune.is_empty() {
+        return prune;
+    }
+    record(p, &Outcome::Applied)
+}
+
+fn apply(p: &Producing<'_>, object: &std::sync::Arc<crate::manifest::DesiredObject>, uid: Option<&String>) -> Step {
+    match uid {
+        Some(uid) if p.learned.immutable.contains(&object.id) || p.recreate.contains(&object.id.to_string()) => {
+            Step::Recreate {
+                id: object.id.clone(),
+                version: object.version.clone(),
+                uid: uid.clone(),
+                event: Event {
+                    warning: false,
+                    reason: "Recreated",
+                    note: format!(
+                        "{} is made anew, because a field that differs cannot be changed in place",
+                        object.id
+                    ),
+                },
+            }
+        }
+        uid => Step::Apply { object: object.clone(), uid: uid.cloned() },
+    }
+}
+
+fn record(p: &Producing<'_>, outcome: &Outcome) -> Vec<Step> {
+    let Some(child) = p.child.filter(|c| c.metadata.deletion_timestamp.is_none()) else { return Vec::new() };
+    let stored = child.status.clone().unwrap_or_default();
+    let next = child_status(
+        &stored,
+        child.metadata.generation.unwrap_or_default(),
+        Identity::production(),
+        &p.manifest.hash,
+        p.standing,
+        outcome,
+        p.now,
+    );
+    if next == stored {
+        return Vec::new();
+    }
+    vec![Step::WriteChildStatus { child: Version::of(&child.metadata), status: Box::new(next) }]
+}

@@ -1,0 +1,106 @@
+//! Removing the production objects of an owner that is being deleted: not while anything depends on the controller, and
+//! nothing that is not ours. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    api::{AppliedObject, label_value},
+    controller::standing::{Production, assess},
+    live::{Live, ObjectId},
+    manifest::Manifest,
+    plan::{Learned, Step},
+    rollout::snapshot::Dependants,
+};
+
+/// What a removal is decided from.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// The owner.
+    pub owner: &'a str,
+    /// Instance of its controller.
+    pub instance: &'a str,
+    /// Whether the user will not wait.
+    pub forced: bool,
+    /// What depends on the controller.
+    pub dependants: &'a Dependants,
+    /// Objects in the namespace.
+    pub live: &'a BTreeMap<ObjectId, Live>,
+    /// What was applied.
+    pub inventory: &'a [AppliedObject],
+    /// Kinds that are not watched.
+    pub unwatched: &'a BTreeSet<(String, String)>,
+    /// What this turn has learned.
+    pub learned: &'a Learned,
+}
+
+/// How far a removal is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Removal {
+    /// Dependants need the controller: it is kept as it is.
+    Needed(String),
+    /// Nothing needs the controller, and something is waited for.
+    Wait(String),
+    /// Objects to remove now.
+    Steps(Vec<Step>),
+    /// Nothing is left (or, forced, what is left stays): the owner may go.
+    Done,
+}
+
+/// Decides how a removal goes on.
+#[must_use]
+pub fn next(leaving: &Leaving<'_>) -> Removal {
+    if let Some(words) = needed(leaving) {
+        // Forced, what depends on the controller keeps it: an owner made again takes it over.
+        return if leaving.forced { Removal::Done } else { Removal::Needed(words) };
+    }
+    // An empty wish: everything of ours is left over.
+    let nothing = Manifest { objects: Vec::new(), hash: String::new() };
+    let standing = assess(&Production {
+        owner: leaving.owner,
+        manifest: &nothing,
+        inventory: leaving.inventory,
+        live: leaving.live,
+        unwatched: leaving.unwatched,
+        pruned: &leaving.learned.pruned,
+    });
+    if let Some(refusal) = leaving.learned.refusal_of(&standing) {
+        return Removal::Wait(format!("the server to let its objects be removed: {}", refusal.message));
+    }
+    let steps: Vec<Step> = standing.leftovers.iter().chain(&standing.orphans).map(Step::prune).collect();
+    if !steps.is_empty() {
+        return Removal::Steps(steps);
+    }
+    let mark = label_value(leaving.owner);
+    let dying: Vec<String> = leaving
+        .live
+        .values()
+        .filter(|l| l.deleting && l.tracking.as_deref() == Some(&mark))
+        .map(|l| l.id.to_string())
+        .collect();
+    if dying.is_empty() { Removal::Done } else { Removal::Wait(format!("{} to be gone", list(&dying))) }
+}
+
+/// What needs the controller still, in words.
+fn needed(leaving: &Leaving<'_>) -> Option<String> {
+    if !leaving.dependants.known {
+        return Some("the Numaflow objects of this namespace, which cannot be listed".to_owned());
+    }
+    let names: Vec<String> = leaving
+        .dependants
+        .of_instance(leaving.instance)
+        // A MonoVertex has no finalizer; its pods go with it.
+        .filter(|d| d.kind != "MonoVertex")
+        .map(|d| format!("{}/{}", d.kind, d.name))
+        .collect();
+    (!names.is_empty()).then(|| format!("{} to be gone: they need a running controller", list(&names)))
+}
+
+/// Up to five names, and how many more.
+#[must_use]
+pub fn list(names: &[String]) -> String {
+    let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

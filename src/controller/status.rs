@@ -1,0 +1,73 @@
+//! The status of a NumaflowController, from how its objects stand. Pure.
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{ConditionType, Conditions, Identity, NumaflowControllerStatus, Phase},
+    controller::standing::Standing,
+};
+
+/// How far the objects of a child are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Something is in the way.
+    Applying,
+    /// Every object is in place.
+    Applied,
+    /// The server refuses, in these words.
+    Refused(String),
+}
+
+/// The next status of a child. Equal to the stored one where there is nothing new to say.
+#[must_use]
+pub fn child_status(
+    stored: &NumaflowControllerStatus,
+    generation: i64,
+    identity: Identity,
+    hash: &str,
+    standing: &Standing,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> NumaflowControllerStatus {
+    let (phase, message) = match outcome {
+        Outcome::Refused(words) => (Phase::failed(), words.clone()),
+        Outcome::Applied if standing.healthy() => (Phase::deployed(), String::new()),
+        Outcome::Applied | Outcome::Applying => (Phase::pending(), format!("waiting for {}", standing.waiting_for())),
+    };
+    let mut conditions = Conditions::from_stored(&stored.conditions);
+    let mut set = |kind, status, reason: &str, message: &str| conditions.set(kind, Some(status), reason, message, generation, now);
+    let healthy = standing.health.iter().all(|w| w.healthy);
+    let unhealthy: Vec<String> = standing
+        .health
+        .iter()
+        .filter(|w| !w.healthy)
+        .map(|w| format!("{}/{}: {}", w.kind, w.name, w.message))
+        .collect();
+    match outcome {
+        Outcome::Refused(words) => {
+            set(ConditionType::Ready, false, "Refused", words);
+            set(ConditionType::ChildResourceDeployed, false, "Refused", words);
+        }
+        Outcome::Applying => {
+            set(ConditionType::Ready, false, "Progressing", &message);
+            set(ConditionType::ChildResourceDeployed, false, "Progressing", &message);
+        }
+        Outcome::Applied => {
+            let reason = if healthy { "Successful" } else { "Progressing" };
+            set(ConditionType::Ready, healthy, reason, &unhealthy.join("; "));
+            set(ConditionType::ChildResourceDeployed, true, "Successful", "");
+        }
+    }
+    let reason = if healthy { "Successful" } else { "Progressing" };
+    set(ConditionType::ChildResourcesHealthy, healthy, reason, &unhealthy.join("; "));
+    NumaflowControllerStatus {
+        phase,
+        message,
+        observed_generation: generation,
+        conditions: conditions.into_vec(),
+        identity: Some(identity),
+        definition_hash: Some(hash.to_owned()),
+        inventory: standing.inventory.clone(),
+        health: standing.health.clone(),
+    }
+}

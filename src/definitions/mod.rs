@@ -1,0 +1,31 @@
+//! Controller definitions: from the ConfigMaps of the platform team to the objects that are applied.
+//!
+//! ```text
+//! ConfigMap ─parse─▶ Definition ─▶ Catalogue ─lookup─▶ Definition ─render(instance)─▶ objects, hash
+//!     └▶ EntryError: entry, line, what to do               └▶ missing, ambiguous, malformed: why, in words
+//! ```
+//!
+//! Everything here is pure: text in, values out. Who may define, what is pinned and when something is applied is decided
+//! elsewhere.
+
+mod catalogue;
+mod config_hash;
+mod entries;
+mod hash;
+mod kinds;
+mod names;
+mod normalise;
+mod objects;
+mod parse;
+mod render;
+mod salvage;
+mod template;
+mod versions;
+mod yaml;
+
+pub use catalogue::{Catalogue, Counts, Lookup};
+pub use kinds::{KindError, PermittedKinds, cluster_scoped};
+pub use objects::{DocumentError, Object, ObjectKey, Place};
+pub use parse::{Definition, EntryError, EntryPlace, Located, Parsed, parse_config_map};
+pub use render::{RenderError, Rendered, render};
+pub use template::{Instance, render_template};

@@ -1,0 +1,173 @@
+//! Versions as text: their order, and which one a slip of the pen was meant for.
+
+use std::cmp::Ordering;
+
+/// Orders versions as people do: numbers by value, a leading `v` ignored, a pre-release before its release. Text that is
+/// no version has a place, too; equal only if the texts are.
+pub(super) fn order(a: &str, b: &str) -> Ordering {
+    let (core_a, pre_a) = split(a);
+    let (core_b, pre_b) = split(b);
+    natural(core_a, core_b)
+        .then_with(|| match (pre_a, pre_b) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) => natural(a, b),
+        })
+        .then_with(|| a.cmp(b))
+}
+
+/// The version without its `v`, cut at its pre-release.
+fn split(version: &str) -> (&str, Option<&str>) {
+    let version = bare(version);
+    match version.split_once('-') {
+        Some((core, pre)) => (core, Some(pre)),
+        None => (version, None),
+    }
+}
+
+/// The version without a leading `v`.
+fn bare(version: &str) -> &str {
+    let rest = version.strip_prefix(['v', 'V']).unwrap_or(version);
+    if rest.starts_with(|c: char| c.is_ascii_digit()) { rest } else { version }
+}
+
+/// Compares runs of digits by value and what is between them as text.
+fn natural(mut a: &str, mut b: &str) -> Ordering {
+    while !a.is_empty() && !b.is_empty() {
+        let (run_a, rest_a) = run(a);
+        let (run_b, rest_b) = run(b);
+        let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+        let ordering = if number(run_a) && number(run_b) {
+            // Without leading zeros the longer number is the greater.
+            let (x, y) = (run_a.trim_start_matches('0'), run_b.trim_start_matches('0'));
+            x.len().cmp(&y.len()).then_with(|| x.cmp(y))
+        } else {
+            run_a.cmp(run_b)
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+        (a, b) = (rest_a, rest_b);
+    }
+    a.len().cmp(&b.len())
+}
+
+/// The leading run of digits or of other characters, and the rest.
+fn run(text: &str) -> (&str, &str) {
+    let digits = text.starts_with(|c: char| c.is_ascii_digit());
+    text.split_at(text.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(text.len()))
+}
+
+/// The one among `defined` that `version` was probably meant to be: the same apart from a `v`, from case or from
+/// separators, or else one slip away (two in long ones). The greatest, where several are as near.
+pub(super) fn nearest<'v>(version: &str, defined: impl Iterator<Item = &'v str>) -> Option<&'v str> {
+    let wanted = plain(version);
+    let allowed = if wanted.len() > 8 { 2 } else { 1 };
+    defined
+        .filter_map(|candidate| {
+            let plain = plain(candidate);
+            let slips = if plain == wanted { 0 } else { distance(&wanted, &plain, allowed)? };
+            (slips < plain.len()).then_some((slips, candidate))
+        })
+        .min_by(|(slips_a, a), (slips_b, b)| slips_a.cmp(slips_b).then_with(|| order(b, a)))
+        .map(|(_, candidate)| candidate)
+}
+
+/// What is compared for slips.
+fn plain(version: &str) -> Vec<char> {
+    bare(version.trim())
+        .chars()
+        .map(|c| if matches!(c, '-' | '_' | ',') { '.' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours from `a` to `b`; `None` for more than `allowed`.
+fn distance(a: &[char], b: &[char], allowed: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > allowed || a.len() > 64 {
+        return None;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().filter(|slips| *slips <= allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_listed_in_the_order_of_their_releases() {
+        let mut versions = [
+            "1.10.0",
+            "v1.9.0",
+            "latest",
+            "1.8.3",
+            "1.8.3-rc10",
+            "1.8.3-rc2",
+            "1.8.10",
+            "2",
+            "1.8",
+            "01.8.3",
+            "canary",
+        ];
+        versions.sort_by(|a, b| order(a, b));
+        assert_eq!(
+            versions,
+            [
+                "1.8",
+                "1.8.3-rc2",
+                "1.8.3-rc10",
+                "01.8.3",
+                "1.8.3",
+                "1.8.10",
+                "v1.9.0",
+                "1.10.0",
+                "2",
+                "canary",
+                "latest"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_met_with_the_version_that_was_meant() {
+        let defined = ["1.7.5", "1.8.3", "v2.0.0", "1.10.0-rc1", "nightly"];
+        for (asked, meant) in [
+            ("v1.8.3", Some("1.8.3")),
+            ("V1.8.3", Some("1.8.3")),
+            ("2.0.0", Some("v2.0.0")),
+            ("1,8.3", Some("1.8.3")),
+            ("1.8.33", Some("1.8.3")),
+            ("1.83", Some("1.8.3")),
+            ("18.3", Some("1.8.3")),
+            ("1.8.4", Some("1.8.3")),
+            ("1.10.0-cr1", Some("1.10.0-rc1")),
+            ("Nightly", Some("nightly")),
+            ("nigthly", Some("nightly")),
+            ("3.2.1", None),
+            ("", None),
+            ("latest", None),
+        ] {
+            assert_eq!(nearest(asked, defined.into_iter()), meant, "{asked:?}");
+        }
+        assert_eq!(nearest("1", ["2"].into_iter()), None, "nothing is left of it");
+        assert_eq!(
+            nearest("1.8.3", ["1.8.2", "1.8.10", "1.8.4"].into_iter()),
+            Some("1.8.4"),
+            "the greatest of the near"
+        );
+        assert_eq!(nearest(&"1".repeat(10_000), ["1.8.3"].into_iter()), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! From the stores to a snapshot: no request is made here.
+
+use std::sync::Arc;
+
+use crate::{
+    api::{LABEL_UPGRADE_STATE, NumaflowController, NumaflowControllerRollout, UpgradeState, child_number},
+    controller::alone::Alone,
+    definitions::{Definition, Instance, Lookup, render},
+    manifest::Manifest,
+    plan::Learned,
+    rollout::{
+        resolve::{Question, Rival, resolve},
+        snapshot::{Revision, Snapshot, Target, Unresolved, state_of},
+    },
+    settings::Settings,
+    world::{PinnedContent, World},
+};
+
+/// One look at a rollout.
+#[must_use]
+pub fn rollout(
+    world: &World,
+    settings: &Settings,
+    rollout: &Arc<NumaflowControllerRollout>,
+    learned: &Learned,
+) -> Snapshot {
+    let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+    let name = rollout.metadata.name.as_deref().unwrap_or_default();
+    let uid = rollout.metadata.uid.as_deref().unwrap_or_default();
+    let mut children = Vec::new();
+    let mut foreign_children = std::collections::BTreeSet::new();
+    for (child, decoded) in world.controllers.in_namespace(namespace) {
+        let owned = decoded.good().filter(|c| owner_uid(c) == Some(uid));
+        match owned {
+            Some(controller) => children.push(controller.clone()),
+            None if child_number(name, &child).is_some() => {
+                foreign_children.insert(child);
+            }
+            None => {}
+        }
+    }
+    let revisions = revisions(world, namespace, uid);
+    let rivals = rivals(world, namespace, name);
+    let render = |definition: &Arc<Definition>, instance: &str| rendered(world, settings, definition, instance);
+    let desired = resolve(&Question {
+        rollout,
+        lookup: lookup(world, settings, namespace, &rollout.spec.controller.version),
+        revisions: &revisions,
+        rivals: &rivals,
+        render: &render,
+    });
+    let status = rollout.status.as_ref();
+    let mut used: Vec<(String, String)> = Vec::new();
+    used.extend(status.and_then(|s| s.promoted.as_ref()).map(|p| (p.revision.clone(), p.instance_id.clone())));
+    used.extend(status.and_then(|s| s.upgrade.as_ref()).map(|u| (u.revision.clone(), u.instance_id.clone())));
+    for child in children.iter().filter(|c| state_of(c) == Some(UpgradeState::Promoted)) {
+        let instance = child.spec.instance_id.clone().unwrap_or_default();
+        used.extend(child.spec.revision.clone().map(|r| (r, instance)));
+    }
+    let manifests: std::collections::BTreeMap<_, _> = used
+        .into_iter()
+        .filter_map(|(revision, instance)| {
+            let pinned = revisions.iter().find(|r| r.name == revision)?;
+            let manifest = match &pinned.definition {
+                Some(definition) => render(definition, &instance),
+                None => Err(format!("ControllerRevision/{revision} cannot be read")),
+            };
+            Some(((revision, instance), manifest))
+        })
+        .collect();
+    let inventories = children.iter().filter_map(|c| c.status.as_ref()).flat_map(|s| &s.inventory);
+    let wanted = manifests.values().filter_map(|m| m.as_ref().ok()).chain(desired.as_ref().ok().map(|t| &t.manifest));
+    let unwatched = world.unwatched(
+        inventories
+            .map(|e| (e.group.as_str(), e.kind.as_str()))
+            .chain(wanted.flat_map(|m| &m.objects).map(|o| (o.id.group.as_str(), o.id.kind.as_str()))),
+    );
+    Snapshot {
+        rollout: rollout.clone(),
+        namespace_terminating: world.terminating(namespace) || learned.terminating,
+        foreign_children,
+        desired,
+        revisions,
+        manifests,
+        live: world.live(namespace),
+        unwatched,
+        dependants: world.dependants(namespace),
+        learned: learned.clone(),
+        children,
+    }
+}
+
+/// One look at a NumaflowController without a rollout.
+#[must_use]
+pub fn alone(world: &World, settings: &Settings, controller: &Arc<NumaflowController>, learned: &Learned) -> Alone {
+    let namespace = controller.metadata.namespace.as_deref().unwrap_or_default();
+    let name = controller.metadata.name.as_deref().unwrap_or_default();
+    let desired = alone_target(world, settings, namespace, name, controller);
+    let inventory = controller.status.iter().flat_map(|s| &s.inventory);
+    let unwatched = world.unwatched(
+        inventory.map(|e| (e.group.as_str(), e.kind.as_str())).chain(
+            desired
+                .iter()
+                .flat_map(|t| &t.manifest.objects)
+                .map(|o| (o.id.group.as_str(), o.id.kind.as_str())),
+        ),
+    );
+    Alone {
+        controller: controller.clone(),
+        namespace_terminating: world.terminating(namespace) || learned.terminating,
+        desired,
+        live: world.live(namespace),
+        unwatched,
+        dependants: world.dependants(namespace),
+        learned: learned.clone(),
+    }
+}
+
+fn alone_target(
+    world: &World,
+    settings: &Settings,
+    namespace: &str,
+    name: &str,
+    controller: &NumaflowController,
+) -> Result<Target, Unresolved> {
+    // A rollout of the same spec answers the question for a NumaflowController too; only the names differ.
+    let stand_in = NumaflowControllerRollout {
+        metadata: kube::core::ObjectMeta {
+            creation_timestamp: controller.metadata.creation_timestamp.clone(),
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            ..Default::default()
+        },
+        spec: crate::api::NumaflowControllerRolloutSpec {
+            controller: crate::api::ControllerSpec {
+                version: controller.spec.version.clone(),
+                instance_id: controller.spec.instance_id.clone(),
+            },
+            ..Default::default()
+        },
+        status: None,
+    };
+    if world.rollouts.get(namespace, name).is_some() {
+        return Err(Unresolved {
+            reason: "NameConflict",
+            message: format!(
+                "a NumaflowControllerRollout of the same name, {name:?}, exists in this namespace and owns the objects; \
+                 delete one of the two"
+            ),
+        });
+    }
+    resolve(&Question {
+        rollout: &stand_in,
+        lookup: lookup(world, settings, namespace, &controller.spec.version),
+        revisions: &[],
+        // A rollout comes first, whatever its age.
+        rivals: &rivals(world, namespace, name)
+            .into_iter()
+            .map(|r| Rival { promoted: true, ..r })
+            .collect::<Vec<_>>(),
+        render: &|definition, instance| rendered(world, settings, definition, instance),
+    })
+}
+
+/// The uid of the rollout that controls a child.
+#[must_use]
+pub fn owner_uid(child: &NumaflowController) -> Option<&str> {
+    let owners = child.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|o| o.controller == Some(true)).map(|o| o.uid.as_str())
+}
+
+/// Whether a NumaflowController is a child of some rollout (alive or not), rather than one that a user made.
+#[must_use]
+pub fn is_child(controller: &NumaflowController) -> bool {
+    controller.metadata.labels.as_ref().is_some_and(|l| l.contains_key(LABEL_UPGRADE_STATE))
+        || owner_uid(controller).is_some()
+}
+
+fn lookup(world: &World, settings: &Settings, namespace: &str, version: &str) -> Lookup {
+    let mut order = vec![settings.operator_namespace.as_str()];
+    if settings.definitions_anywhere && namespace != settings.operator_namespace {
+        order.insert(0, namespace);
+    }
+    world.catalogue.read().unwrap_or_else(std::sync::PoisonError::into_inner).lookup(&order, version)
+}
+
+fn rendered(
+    world: &World,
+    settings: &Settings,
+    definition: &Arc<Definition>,
+    instance: &str,
+) -> Result<Arc<Manifest>, String> {
+    world.render(definition, instance, |definition, instance| {
+        render(definition, &Instance::production(instance), &settings.permitted)
+            .map(|rendered| Arc::new(Manifest::new(rendered)))
+            .map_err(|error| error.to_string())
+    })
+}
+
+fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
+    let mut all: Vec<Revision> = world
+        .revisions
+        .in_namespace(namespace)
+        .into_iter()
+        .filter(|(_, pinned)| pinned.owner == owner)
+        .map(|(name, pinned)| {
+            let (definition, secret) = match &pinned.content {
+                PinnedContent::Here(definition) => (Some(definition.clone()), None),
+                PinnedContent::Secret(secret) => (world.pin(namespace, secret), Some(secret.clone())),
+                PinnedContent::Unreadable(_) => (None, None),
+            };
+            Revision { name, uid: pinned.uid.clone(), number: pinned.number, version: pinned.version.clone(), definition, secret }
+        })
+        .collect();
+    all.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
+    all
+}
+
+/// The other rollouts of a namespace, those that cannot be decoded left out: what they ask for is not known.
+fn rivals(world: &World, namespace: &str, name: &str) -> Vec<Rival> {
+    world
+        .rollouts
+        .in_namespace(namespace)
+        .into_iter()
+        .filter(|(other, _)| other != name)
+        .filter_map(|(other, decoded)| {
+            let rival = decoded.good()?;
+            let promoted = rival.status.as_ref().and_then(|s| s.promoted.as_ref());
+            let mut instances = vec![rival.spec.controller.instance().to_owned()];
+            instances.extend(promoted.map(|p| p.instance_id.clone()));
+            Some(Rival {
+                name: other,
+                instances,
+                promoted: promoted.is_some(),
+                created: rival.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
+            })
+        })
+        .collect()
+}

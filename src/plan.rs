@@ -1,0 +1,226 @@
+//! What is to be done: steps as data, so that a plan can be compared, printed and replayed. Deciding makes them,
+//! `cluster` carries them out.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use crate::{
+    api::{NumaflowControllerRolloutStatus, NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState},
+    live::ObjectId,
+    manifest::DesiredObject,
+};
+
+/// The next steps for one rollout or NumaflowController, in order. An empty list means that nothing is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Steps, each of which can be repeated. Carried out in order; after the last one everything is decided again.
+    pub steps: Vec<Step>,
+    /// When to look again at the latest although nothing has changed, when there is nothing to do now.
+    pub again_after: Option<Duration>,
+}
+
+/// Name, uid and resourceVersion of an object that is about to be changed: somebody else's change in between is noticed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
+impl Version {
+    /// The version of an object as last seen.
+    #[must_use]
+    pub fn of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Self {
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// One write (or dry run, or read that must be fresh).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Replaces the finalizers of the object that the turn is about.
+    SetFinalizers(Vec<String>),
+    /// Writes the status of the rollout.
+    WriteStatus {
+        /// The whole new status.
+        status: Box<NumaflowControllerRolloutStatus>,
+        /// Told to the user once the status is stored.
+        events: Vec<Event>,
+    },
+    /// Reads a pinned definition that is not watched.
+    ReadPin {
+        /// Name of the Secret.
+        secret: String,
+    },
+    /// Pins a definition.
+    Pin(Box<Pin>),
+    /// Asks the server what it would say to these objects.
+    Check(Vec<Arc<DesiredObject>>),
+    /// Creates a child.
+    CreateChild {
+        /// Its name.
+        name: String,
+        /// Its spec.
+        spec: Box<NumaflowControllerSpec>,
+        /// Its label.
+        state: UpgradeState,
+    },
+    /// Changes what a child renders.
+    LabelChild {
+        /// The child.
+        child: Version,
+        /// Its new label.
+        state: UpgradeState,
+    },
+    /// Writes the status of a child (or of a NumaflowController without a rollout).
+    WriteChildStatus {
+        /// The child.
+        child: Version,
+        /// The whole new status.
+        status: Box<NumaflowControllerStatus>,
+    },
+    /// Deletes a child.
+    DeleteChild {
+        /// The child.
+        child: Version,
+    },
+    /// Applies a production object.
+    Apply {
+        /// What.
+        object: Arc<DesiredObject>,
+        /// Uid of the object that must be there; `None` where none was seen.
+        uid: Option<String>,
+    },
+    /// Takes away a production object whose immutable field must change; it is applied anew once it is gone. A
+    /// Deployment's pods are kept running meanwhile.
+    Recreate {
+        /// Which object.
+        id: ObjectId,
+        /// API version to delete it by.
+        version: String,
+        /// Uid of the object that must be there.
+        uid: String,
+        /// Told to the user.
+        event: Event,
+    },
+    /// Deletes an object of ours that nothing wants any more.
+    Prune {
+        /// Which object.
+        id: ObjectId,
+        /// API version to delete it by; empty where the watched one is to be used.
+        version: String,
+        /// Uid of the object that must be there.
+        uid: String,
+    },
+    /// Deletes a pinned revision.
+    DeleteRevision {
+        /// Its name.
+        name: String,
+        /// Its uid.
+        uid: String,
+    },
+}
+
+/// A definition that is to be pinned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pin {
+    /// Name of the ControllerRevision.
+    pub name: String,
+    /// Number of the revision.
+    pub number: i64,
+    /// What is pinned.
+    pub definition: Arc<crate::definitions::Definition>,
+    /// Whether the definition holds a Secret and so must be kept in one.
+    pub secret: bool,
+}
+
+/// Something worth an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether it is bad news.
+    pub warning: bool,
+    /// One word.
+    pub reason: &'static str,
+    /// What happened; names the object.
+    pub note: String,
+}
+
+/// What the server refuses, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was to be written.
+    pub about: About,
+    /// One word: `Forbidden`, `Invalid`, `ObjectExists`…
+    pub reason: String,
+    /// The server's sentence, with the object in front.
+    pub message: String,
+}
+
+/// What a refused write was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A production object with this content.
+    Object(ObjectId, String),
+    /// A production object that was to be removed.
+    Leftover(ObjectId),
+    /// A child, a revision, a status.
+    Own,
+}
+
+/// What one turn has learned so far that no store holds. Forgotten at its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Learned {
+    /// Objects whose dry run passed, as (object, hash of its content).
+    pub checked: BTreeSet<(ObjectId, String)>,
+    /// Objects that the server will not change in place.
+    pub immutable: BTreeSet<ObjectId>,
+    /// What the server refused.
+    pub refusals: Vec<Refusal>,
+    /// Fingerprints of the objects applied in this turn.
+    pub applied: Vec<crate::api::AppliedObject>,
+    /// Objects that were removed in this turn; of kinds that are not watched nothing else tells.
+    pub pruned: BTreeSet<ObjectId>,
+    /// Whether the server said that the namespace is being deleted.
+    pub terminating: bool,
+    /// Pinned Secrets that were looked for and are not there.
+    pub absent_pins: BTreeSet<String>,
+}
+
+impl Step {
+    /// Removes an object that is left over: (identity, API version where known, uid).
+    #[must_use]
+    pub fn prune((id, version, uid): &(ObjectId, String, String)) -> Self {
+        Self::Prune { id: id.clone(), version: version.clone(), uid: uid.clone() }
+    }
+}
+
+impl Learned {
+    /// Whether the server was asked about this very object, and agreed.
+    #[must_use]
+    pub fn has_checked(&self, object: &DesiredObject) -> bool {
+        self.checked.contains(&(object.id.clone(), object.hash.clone()))
+    }
+
+
+    /// The first refusal of a write of our own kinds.
+    #[must_use]
+    pub fn own_refusal(&self) -> Option<&Refusal> {
+        self.refusals.iter().find(|r| r.about == About::Own)
+    }
+
+    /// The first refusal that concerns any of these objects (as they are wanted) or leftovers.
+    #[must_use]
+    pub fn refusal_of(&self, standing: &crate::controller::standing::Standing) -> Option<&Refusal> {
+        self.refusals.iter().find(|refusal| match &refusal.about {
+            About::Object(id, hash) => standing.to_apply.iter().any(|(o, _)| o.id == *id && o.hash == *hash),
+            About::Leftover(id) => standing.leftovers.iter().chain(&standing.orphans).any(|(known, ..)| known == id),
+            About::Own => false,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! A rollout that is being deleted. Pure.
+
+use std::time::Duration;
+
+use crate::{
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase},
+    controller::removal::{Leaving, Removal, next},
+    plan::{Plan, Step},
+    rollout::decide::{Turn, without_ours},
+};
+
+/// Keeps the controller running while anything depends on it, then removes what is ours, then lets go.
+pub(super) fn decide(turn: Turn<'_>) -> Plan {
+    let s = turn.s;
+    let promoted = turn.stored.promoted.clone();
+    let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
+    let inventory = s.inventory();
+    let removal = next(&Leaving {
+        owner: s.name(),
+        instance,
+        forced: s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE)),
+        dependants: &s.dependants,
+        live: &s.live,
+        inventory: &inventory,
+        unwatched: &s.unwatched,
+        learned: &s.learned,
+    });
+    match removal {
+        Removal::Steps(steps) => Plan::of(steps),
+        Removal::Done => {
+            let finalizers = s.rollout.metadata.finalizers.as_deref().unwrap_or_default();
+            Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))])
+        }
+        Removal::Wait(words) => wait(turn, &words),
+        Removal::Needed(words) => {
+            // Meanwhile production is kept as it should be.
+            if let Some(promoted) = promoted
+                && let Ok(manifest) = s.manifest(&promoted.revision, &promoted.instance_id)
+            {
+                let standing = turn.standing(&manifest);
+                let steps = turn.produce(&promoted.name, &manifest, &standing, false);
+                if !steps.is_empty() {
+                    return Plan::of(steps);
+                }
+            }
+            wait(turn, &words)
+        }
+    }
+}
+
+fn wait(mut turn: Turn<'_>, words: &str) -> Plan {
+    let message = format!("being deleted, waiting for {words}");
+    let generation = turn.s.generation();
+    let mut conditions = Conditions::from_stored(&turn.stored.conditions);
+    conditions.set(ConditionType::Deleting, Some(true), "Waiting", &message, generation, turn.now);
+    conditions.set(ConditionType::Ready, Some(false), "Deleting", &message, generation, turn.now);
+    conditions.set(ConditionType::Reconciling, Some(true), "Deleting", &message, generation, turn.now);
+    conditions.remove(ConditionType::Stalled);
+    turn.next.conditions = conditions.into_vec();
+    turn.next.phase = Phase::pending();
+    turn.next.message = message;
+    let mut plan = Plan { steps: Vec::new(), again_after: Some(Duration::from_secs(30)) };
+    if turn.next != turn.stored {
+        plan.steps.push(Step::WriteStatus { status: Box::new(turn.next), events: Vec::new() });
+    }
+    plan
+}

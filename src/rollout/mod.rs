@@ -1,0 +1,13 @@
+//! Tier one: a NumaflowControllerRollout owns versioned children and gives production to one of them.
+//!
+//! `snapshot` is the data, `resolve` finds the wanted version, `decide` (with `stages` and `delete`) makes the
+//! plan, `report` says what is going on. All pure.
+
+mod decide;
+mod delete;
+mod report;
+pub mod resolve;
+pub mod snapshot;
+mod stages;
+
+pub use decide::{decide, without_ours};

@@ -1,0 +1,179 @@
+//! Everything that a decision about one rollout is made from, as plain data.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{AppliedObject, HistoryEntry, NumaflowController, NumaflowControllerRollout, UpgradeState},
+    definitions::Definition,
+    live::{Live, ObjectId},
+    manifest::Manifest,
+    plan::Learned,
+};
+
+/// One look at the world of one rollout.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rollout.
+    pub rollout: Arc<NumaflowControllerRollout>,
+    /// Whether its namespace is being deleted.
+    pub namespace_terminating: bool,
+    /// Its children.
+    pub children: Vec<Arc<NumaflowController>>,
+    /// Names that look like its children's but belong to somebody else.
+    pub foreign_children: BTreeSet<String>,
+    /// The version that the spec asks for.
+    pub desired: Result<Target, Unresolved>,
+    /// Definitions pinned by this rollout, newest first.
+    pub revisions: Vec<Revision>,
+    /// Pinned definitions that production uses or is about to use, rendered, by (revision, instance); an error says why
+    /// one cannot be.
+    pub manifests: BTreeMap<(String, String), Result<Arc<Manifest>, String>>,
+    /// Production objects in the namespace, ours and those of other owners.
+    pub live: BTreeMap<ObjectId, Live>,
+    /// Kinds that are applied but not watched, as (group, kind).
+    pub unwatched: BTreeSet<(String, String)>,
+    /// Pipelines, ISB services and MonoVertices in the namespace.
+    pub dependants: Dependants,
+    /// What this turn has learned from the server.
+    pub learned: Learned,
+}
+
+/// A version that can be attempted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Its version.
+    pub version: String,
+    /// Its instance ID; empty for the instance without a name.
+    pub instance: String,
+    /// Its definition.
+    pub definition: Arc<Definition>,
+    /// Its objects.
+    pub manifest: Arc<Manifest>,
+    /// Set where no ConfigMap defines it any more and the definition comes from a pinned revision: what is missing.
+    pub only_pinned: Option<Unresolved>,
+}
+
+/// Why the version of the spec cannot be attempted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unresolved {
+    /// One word.
+    pub reason: &'static str,
+    /// A sentence that names the object and the field and says what to do.
+    pub message: String,
+}
+
+/// A pinned definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Name of the ControllerRevision.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its number: newer ones are higher.
+    pub number: i64,
+    /// Version pinned.
+    pub version: String,
+    /// The definition; absent where it is kept in a Secret that has not been read yet.
+    pub definition: Option<Arc<Definition>>,
+    /// Secret that keeps the definition, if one does.
+    pub secret: Option<String>,
+}
+
+/// Numaflow objects whose finalizers or data need a controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependants {
+    /// Whether the lists can be trusted: an unreadable answer is not an empty one.
+    pub known: bool,
+    /// Objects as `Kind/name`, with their instance.
+    pub objects: Vec<Dependant>,
+}
+
+/// One Numaflow object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependant {
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Instance that manages it; empty for the one without a name.
+    pub instance: String,
+}
+
+impl Dependants {
+    /// Names of the objects of an instance, as `Kind/name`.
+    pub fn of_instance<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a Dependant> {
+        self.objects.iter().filter(move |d| d.instance == instance)
+    }
+}
+
+impl Snapshot {
+    /// Name of the rollout.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.rollout.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Generation of its spec.
+    #[must_use]
+    pub fn generation(&self) -> i64 {
+        self.rollout.metadata.generation.unwrap_or_default()
+    }
+
+    /// The pinned versions, newest first.
+    #[must_use]
+    pub fn history(&self) -> Vec<HistoryEntry> {
+        let entry = |r: &Revision| HistoryEntry { revision: r.name.clone(), version: r.version.clone() };
+        self.revisions.iter().map(entry).collect()
+    }
+
+    /// The child of this name.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Option<&Arc<NumaflowController>> {
+        self.children.iter().find(|c| c.metadata.name.as_deref() == Some(name))
+    }
+
+    /// The pinned revision of this name.
+    #[must_use]
+    pub fn revision(&self, name: &str) -> Option<&Revision> {
+        self.revisions.iter().find(|r| r.name == name)
+    }
+
+    /// A pinned definition rendered for an instance; an error says why there is none.
+    ///
+    /// # Errors
+    /// The revision is gone, cannot be read, or does not render.
+    pub fn manifest(&self, revision: &str, instance: &str) -> Result<Arc<Manifest>, String> {
+        self.manifests
+            .get(&(revision.to_owned(), instance.to_owned()))
+            .cloned()
+            .unwrap_or_else(|| Err(format!("ControllerRevision/{revision} is missing")))
+    }
+
+    /// What was applied before, by any child, and in this turn.
+    #[must_use]
+    pub fn inventory(&self) -> Vec<AppliedObject> {
+        let mut all: Vec<AppliedObject> = self.learned.applied.clone();
+        for child in &self.children {
+            all.extend(child.status.iter().flat_map(|s| s.inventory.iter().cloned()));
+        }
+        all
+    }
+}
+
+/// What a child's label says.
+#[must_use]
+pub fn state_of(child: &NumaflowController) -> Option<UpgradeState> {
+    let labels = child.metadata.labels.as_ref()?;
+    UpgradeState::parse(labels.get(crate::api::LABEL_UPGRADE_STATE)?)
+}
+
+/// How long since `then`, zero if it lies ahead (clocks differ).
+#[must_use]
+pub fn elapsed(then: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>, now: Timestamp) -> std::time::Duration {
+    then.and_then(|t| std::time::Duration::try_from(now.duration_since(t.0)).ok()).unwrap_or_default()
+}

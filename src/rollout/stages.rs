@@ -1,0 +1,274 @@
+//! The stages that touch production: CutOver, Confirm, RollBack. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{
+    api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
+    plan::{Event, Plan},
+    rollout::{
+        decide::{HandOver, Turn, taken},
+        report::Report,
+        snapshot::elapsed,
+    },
+};
+
+impl Turn<'_> {
+    /// Production changes hands: labels, then objects, then what is left over.
+    pub(super) fn cut_over(mut self, upgrade: Upgrade) -> Plan {
+        if self.superseded(&upgrade) {
+            return self.supersede(&upgrade);
+        }
+        if let Some(refusal) = self.s.learned.refusals.first().cloned() {
+            if self.stored.promoted.is_some() {
+                return self.start_roll_back(&upgrade, &refusal.reason, &refusal.message);
+            }
+            return self.stuck(upgrade, AttemptResult::Blocked, &refusal.reason, &refusal.message);
+        }
+        let late = self.in_stage(&upgrade) >= self.manner.deadline;
+        let entering = entering(&upgrade);
+        let waiting = match self.hand_over(&entering) {
+            HandOver::Steps(steps) => return Plan::of(steps),
+            HandOver::Wait(words) => words,
+            HandOver::Done => match self.s.manifest(&entering.revision, &entering.instance_id) {
+                Err(words) => words,
+                Ok(manifest) => {
+                    let standing = self.standing(&manifest);
+                    if let Some((id, owner)) = standing.taken.first() {
+                        let words = taken(id, owner);
+                        return if self.stored.promoted.is_some() {
+                            self.start_roll_back(&upgrade, "ObjectExists", &words)
+                        } else {
+                            self.stuck(upgrade, AttemptResult::Blocked, "ObjectExists", &words)
+                        };
+                    }
+                    let steps = self.produce(&entering.name, &manifest, &standing, false);
+                    if !steps.is_empty() {
+                        return Plan::of(steps);
+                    }
+                    if standing.applied() {
+                        self.next.upgrade = Some(Upgrade {
+                            stage: Stage::Confirm.as_str().to_owned(),
+                            stage_started_at: Some(Time(self.now)),
+                            ..upgrade.clone()
+                        });
+                        let report = Report::confirming(&upgrade.version, &standing.waiting_for());
+                        return self.save(report);
+                    }
+                    standing.waiting_for()
+                }
+            },
+        };
+        if late {
+            let words = format!("version {:?} could not be put in place within {}: {waiting}", upgrade.version, human(self.manner.deadline));
+            if self.stored.promoted.is_some() {
+                return self.start_roll_back(&upgrade, "DeadlineExceeded", &words);
+            }
+            return self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words);
+        }
+        self.look_again_at_deadline(&upgrade);
+        self.finish(Vec::new(), None, Report::cutting_over(&upgrade.version, &waiting))
+    }
+
+    /// The new version is judged: available before the deadline, then healthy for a whole window.
+    pub(super) fn confirm(mut self, upgrade: Upgrade) -> Plan {
+        if self.superseded(&upgrade) {
+            return self.supersede(&upgrade);
+        }
+        let entering = entering(&upgrade);
+        match self.hand_over(&entering) {
+            HandOver::Steps(steps) => return Plan::of(steps),
+            HandOver::Wait(words) => return self.finish(Vec::new(), None, Report::confirming(&upgrade.version, &words)),
+            HandOver::Done => {}
+        }
+        let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
+            Ok(manifest) => manifest,
+            Err(words) => return self.judge(upgrade, false, &words),
+        };
+        let standing = self.standing(&manifest);
+        let steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
+        if !steps.is_empty() {
+            return Plan::of(steps);
+        }
+        let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
+        let waiting = format!("{}{refused}", standing.waiting_for());
+        self.judge(upgrade, standing.healthy(), &waiting)
+    }
+
+    fn judge(mut self, mut upgrade: Upgrade, healthy: bool, waiting: &str) -> Plan {
+        let since = Self::healthy_since(&upgrade).cloned();
+        match (healthy, since) {
+            (true, _) if self.manner.window.is_zero() => self.promote(&upgrade),
+            (true, None) => {
+                upgrade.assessment = Some(Assessment { healthy_since: Some(Time(self.now)) });
+                self.next.upgrade = Some(upgrade.clone());
+                let report = self.in_window(&upgrade);
+                self.save(report)
+            }
+            (true, Some(since)) if elapsed(Some(&since), self.now) >= self.manner.window => self.promote(&upgrade),
+            (true, Some(since)) => {
+                let left = self.manner.window.saturating_sub(elapsed(Some(&since), self.now));
+                self.again_after = Some(left.max(std::time::Duration::from_millis(100)));
+                let report = self.in_window(&upgrade);
+                self.finish(Vec::new(), None, report)
+            }
+            // Unhealthy past the deadline; a version that flaps does not get a new one.
+            (false, _) if self.in_stage(&upgrade) >= self.manner.deadline => {
+                let words = format!(
+                    "version {:?} was not healthy within {}: {waiting}",
+                    upgrade.version,
+                    human(self.manner.deadline)
+                );
+                if self.stored.promoted.is_some() {
+                    self.start_roll_back(&upgrade, "DeadlineExceeded", &words)
+                } else {
+                    upgrade.assessment = None;
+                    self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words)
+                }
+            }
+            (false, Some(_)) => {
+                upgrade.assessment = None;
+                self.next.upgrade = Some(upgrade.clone());
+                self.save(Report::confirming(&upgrade.version, waiting))
+            }
+            (false, None) => {
+                self.look_again_at_deadline(&upgrade);
+                self.finish(Vec::new(), None, Report::confirming(&upgrade.version, waiting))
+            }
+        }
+    }
+
+    fn in_window(&self, upgrade: &Upgrade) -> Report {
+        let words = format!("healthy; promoted after it has stayed so for {}", human(self.manner.window));
+        Report::confirming(&upgrade.version, &words)
+    }
+
+    fn promote(mut self, upgrade: &Upgrade) -> Plan {
+        self.next.promoted = Some(Promoted { name: upgrade.to.clone(), ..entering(upgrade) });
+        self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", "");
+        self.save(Report::deployed(None))
+    }
+
+    /// The last confirmed version comes back.
+    pub(super) fn roll_back(mut self, upgrade: Upgrade) -> Plan {
+        let Some(promoted) = self.stored.promoted.clone() else {
+            // Nothing to go back to; the attempt starts afresh.
+            self.end(&upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
+            return self.save(Report::pending("Restarting", "nothing is promoted; starting afresh"));
+        };
+        let late = self.in_stage(&upgrade) >= self.manner.deadline;
+        let waiting = match self.hand_over(&promoted) {
+            HandOver::Steps(steps) => return Plan::of(steps),
+            HandOver::Wait(words) => words,
+            HandOver::Done => match self.s.manifest(&promoted.revision, &promoted.instance_id) {
+                Err(words) => words,
+                Ok(manifest) => {
+                    let standing = self.standing(&manifest);
+                    let steps = self.produce(&promoted.name, &manifest, &standing, standing.healthy() || late);
+                    if !steps.is_empty() {
+                        return Plan::of(steps);
+                    }
+                    if standing.healthy() {
+                        return self.rolled_back(&upgrade, &promoted, "");
+                    }
+                    standing.waiting_for()
+                }
+            },
+        };
+        let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
+        let waiting = format!("{waiting}{refused}");
+        if late {
+            return self.rolled_back(&upgrade, &promoted, &waiting);
+        }
+        self.look_again_at_deadline(&upgrade);
+        self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
+    }
+
+    fn rolled_back(mut self, upgrade: &Upgrade, promoted: &Promoted, trouble: &str) -> Plan {
+        let superseded = upgrade.reason == SUPERSEDED;
+        let result = if superseded { AttemptResult::Superseded } else { AttemptResult::Failed };
+        let mut message = format!("{}; rolled back to version {:?}", upgrade.message, promoted.version);
+        if !trouble.is_empty() {
+            message = format!("{message}, which is not healthy either: {trouble}");
+        }
+        self.end(upgrade, result, &upgrade.failed_stage, &upgrade.reason, &message);
+        let report = if superseded { Report::pending("Superseded", &message) } else { Report::failed(&upgrade.reason, &message) };
+        self.events.push(Event { warning: !superseded, reason: "RolledBack", note: message });
+        self.save(report)
+    }
+
+    pub(super) fn start_roll_back(mut self, upgrade: &Upgrade, reason: &str, message: &str) -> Plan {
+        let promoted = self.stored.promoted.clone().unwrap_or_default();
+        self.next.upgrade = Some(Upgrade {
+            stage: Stage::RollBack.as_str().to_owned(),
+            failed_stage: upgrade.stage.clone(),
+            from: upgrade.name.clone(),
+            to: promoted.name,
+            stage_started_at: Some(Time(self.now)),
+            assessment: None,
+            recreate: Vec::new(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..upgrade.clone()
+        });
+        if reason != SUPERSEDED {
+            self.events.push(Event { warning: true, reason: "UpgradeFailed", note: message.to_owned() });
+        }
+        self.save(Report::rolling_back(&promoted.version, message, ""))
+    }
+
+    /// Another spec came in between. Before anything was ever confirmed there is nothing to go back to, and the next
+    /// attempt takes over what this one left.
+    fn supersede(mut self, upgrade: &Upgrade) -> Plan {
+        let message = format!("version {:?} was superseded by another spec", upgrade.version);
+        if self.stored.promoted.is_some() {
+            return self.start_roll_back(upgrade, SUPERSEDED, &message);
+        }
+        self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, SUPERSEDED, &message);
+        self.save(Report::pending(SUPERSEDED, &message))
+    }
+
+    /// A first version that does not come up has nothing to be rolled back to: it is reported, and watched on, so that it
+    /// is confirmed when its cause heals, and any other spec replaces it.
+    fn stuck(mut self, upgrade: Upgrade, result: AttemptResult, reason: &str, message: &str) -> Plan {
+        let old = self.stored.last_attempt.clone();
+        self.end(&upgrade, result, &upgrade.stage, reason, message);
+        if let (Some(old), Some(new)) = (old, self.next.last_attempt.as_mut())
+            && old.started_at == new.started_at
+            && old.reason == new.reason
+        {
+            new.finished_at = old.finished_at;
+        } else {
+            self.events.push(Event { warning: true, reason: "UpgradeFailed", note: message.to_owned() });
+        }
+        self.next.upgrade = Some(upgrade);
+        let report = match result {
+            AttemptResult::Blocked => Report::blocked(reason, message),
+            _ => Report::failed(reason, message),
+        };
+        self.finish(Vec::new(), None, report)
+    }
+
+    fn look_again_at_deadline(&mut self, upgrade: &Upgrade) {
+        let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
+        self.again_after = Some(left.max(std::time::Duration::from_millis(100)));
+    }
+}
+
+/// Reason of an attempt that gave way to another spec.
+const SUPERSEDED: &str = "Superseded";
+
+/// The attempted version, as it will be recorded.
+fn entering(upgrade: &Upgrade) -> Promoted {
+    Promoted {
+        name: upgrade.name.clone(),
+        version: upgrade.version.clone(),
+        instance_id: upgrade.instance_id.clone(),
+        definition_hash: upgrade.definition_hash.clone(),
+        revision: upgrade.revision.clone(),
+    }
+}
+
+/// A duration as people write it.
+fn human(duration: std::time::Duration) -> String {
+    kube::core::Duration::from(duration).to_string()
+}

@@ -1,0 +1,56 @@
+//! What the platform team sets for the whole operator: read once at the start, passed down, never global.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::{api::Strategy, definitions::PermittedKinds};
+
+/// Settings of one operator process.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Namespace of the operator: its definitions are for everyone.
+    pub operator_namespace: String,
+    /// Namespaces that the operator serves; empty: all of them.
+    pub namespaces: BTreeSet<String>,
+    /// Whether definitions in other namespaces count for the rollouts there.
+    pub definitions_anywhere: bool,
+    /// Kinds that definitions may hold.
+    pub permitted: PermittedKinds,
+    /// What rollouts that say nothing use.
+    pub defaults: Defaults,
+    /// Time after which everything is looked at again although nothing has changed.
+    pub resync: Duration,
+    /// How many rollouts are worked on at once.
+    pub workers: usize,
+}
+
+/// What rollouts that say nothing use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// Strategy.
+    pub strategy: Strategy,
+    /// Time to become ready.
+    pub deadline: Duration,
+    /// Time to stay healthy.
+    pub window: Duration,
+    /// Time between two looks.
+    pub interval: Duration,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::Progressive,
+            deadline: Duration::from_secs(600),
+            window: Duration::from_secs(30),
+            interval: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the operator serves this namespace.
+    #[must_use]
+    pub fn serves(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty() || self.namespaces.contains(namespace)
+    }
+}

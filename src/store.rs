@@ -1,0 +1,215 @@
+//! What the operator knows of one kind: fed by a watch and by the answers to its own writes, so that it never decides from
+//! something older than what it has just written.
+//!
+//! Own code rather than kube's reflector, because that one takes no answers of writes and its shared streams lose deletes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Namespace (empty for cluster-scoped objects) and name.
+pub type Key = (String, String);
+
+/// Objects of one kind.
+#[derive(Debug)]
+pub struct Store<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    objects: BTreeMap<Key, Entry<T>>,
+    /// Uids of objects that are gone: an answer that was under way must not bring one back.
+    gone: VecDeque<String>,
+    /// Watches that have not listed yet.
+    pending: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    value: Arc<T>,
+    version: Seen,
+}
+
+/// Uid and resourceVersion of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Uid.
+    pub uid: String,
+    /// resourceVersion as a number: the API server's are ordered within a kind.
+    pub resource_version: u64,
+}
+
+impl Seen {
+    /// Reads both from metadata.
+    #[must_use]
+    pub fn of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Self {
+        let number = metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default();
+        Self { uid: metadata.uid.clone().unwrap_or_default(), resource_version: number }
+    }
+}
+
+/// A difference in a store.
+#[derive(Clone, Debug)]
+pub struct Change<T> {
+    /// Which object.
+    pub key: Key,
+    /// What was known.
+    pub old: Option<Arc<T>>,
+    /// What is known now.
+    pub new: Option<Arc<T>>,
+}
+
+/// How many uids of gone objects are remembered: far more than answers can be under way.
+const REMEMBERED: usize = 1024;
+
+impl<T> Store<T> {
+    /// An empty store that waits for these watches to list.
+    #[must_use]
+    pub fn new(watches: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                objects: BTreeMap::new(),
+                gone: VecDeque::new(),
+                pending: watches.into_iter().collect(),
+            }),
+        }
+    }
+
+    /// The data, also after a thread died while holding it: every change is a single assignment.
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an object in unless something newer is known. Returns the change, if there is one.
+    pub fn offer(&self, key: Key, seen: Seen, value: T) -> Option<Change<T>> {
+        let mut inner = self.lock();
+        if inner.gone.contains(&seen.uid) {
+            return None;
+        }
+        if let Some(entry) = inner.objects.get(&key) {
+            let stale = entry.version.uid == seen.uid && entry.version.resource_version >= seen.resource_version;
+            if stale {
+                return None;
+            }
+        }
+        let value = Arc::new(value);
+        let old = inner.objects.insert(key.clone(), Entry { value: value.clone(), version: seen });
+        Some(Change { key, old: old.map(|e| e.value), new: Some(value) })
+    }
+
+    /// Forgets an object that is gone; one that was made anew under the same name stays.
+    pub fn forget(&self, key: &Key, uid: &str) -> Option<Change<T>> {
+        let mut inner = self.lock();
+        if inner.gone.len() == REMEMBERED {
+            inner.gone.pop_front();
+        }
+        inner.gone.push_back(uid.to_owned());
+        if inner.objects.get(key)?.version.uid != uid {
+            return None;
+        }
+        let old = inner.objects.remove(key)?;
+        Some(Change { key: key.clone(), old: Some(old.value), new: None })
+    }
+
+    /// Takes a complete list of one watch in; `namespace` is what it lists, `None` for everything.
+    pub fn replace(&self, watch: &str, namespace: Option<&str>, list: Vec<(Key, Seen, T)>) -> Vec<Change<T>> {
+        let listed: BTreeSet<Key> = list.iter().map(|(key, ..)| key.clone()).collect();
+        let lost: Vec<(Key, String)> = {
+            let inner = self.lock();
+            inner
+                .objects
+                .iter()
+                .filter(|(key, _)| namespace.is_none_or(|n| key.0 == n) && !listed.contains(*key))
+                .map(|(key, entry)| (key.clone(), entry.version.uid.clone()))
+                .collect()
+        };
+        let mut changes: Vec<Change<T>> = lost.into_iter().filter_map(|(key, uid)| self.forget(&key, &uid)).collect();
+        changes.extend(list.into_iter().filter_map(|(key, seen, value)| self.offer(key, seen, value)));
+        self.lock().pending.remove(watch);
+        changes
+    }
+
+    /// Whether every watch has listed.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.lock().pending.is_empty()
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        self.lock().objects.get(&(namespace.to_owned(), name.to_owned())).map(|e| e.value.clone())
+    }
+
+    /// The objects of a namespace, by name.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Vec<(String, Arc<T>)> {
+        let inner = self.lock();
+        inner
+            .objects
+            .range((namespace.to_owned(), String::new())..)
+            .take_while(|((ns, _), _)| ns == namespace)
+            .map(|((_, name), entry)| (name.clone(), entry.value.clone()))
+            .collect()
+    }
+
+    /// The keys of all objects.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.lock().objects.keys().cloned().collect()
+    }
+
+    /// All objects.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.lock().objects.values().map(|e| e.value.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        ("ns".into(), name.into())
+    }
+
+    fn seen(uid: &str, version: u64) -> Seen {
+        Seen { uid: uid.into(), resource_version: version }
+    }
+
+    #[test]
+    fn an_older_event_does_not_undo_the_answer_to_our_own_write() {
+        let store = Store::new([]);
+        store.offer(key("a"), seen("u", 5), "new");
+        assert!(store.offer(key("a"), seen("u", 4), "old").is_none());
+        assert!(store.offer(key("a"), seen("u", 5), "same").is_none());
+        assert_eq!(*store.get("ns", "a").unwrap(), "new");
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_a_deleted_object_back() {
+        let store = Store::new([]);
+        store.offer(key("a"), seen("u", 5), 1);
+        store.forget(&key("a"), "u");
+        assert!(store.offer(key("a"), seen("u", 6), 2).is_none());
+        assert!(store.offer(key("a"), seen("v", 7), 3).is_some());
+        assert!(store.forget(&key("a"), "u").is_none(), "the one made anew stays");
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_leaves_the_others_alone_and_syncs_only_its_own_watch() {
+        let store = Store::new(["x".into(), "y".into()]);
+        store.offer(("x".into(), "a".into()), seen("1", 1), 1);
+        store.offer(("y".into(), "b".into()), seen("2", 1), 2);
+        let changes = store.replace("x", Some("x"), vec![(("x".into(), "c".into()), seen("3", 2), 3)]);
+        assert_eq!(changes.len(), 2, "a is gone, c is new");
+        assert!(!store.synced());
+        assert!(store.get("y", "b").is_some());
+        store.replace("y", Some("y"), vec![]);
+        assert!(store.synced());
+        assert!(store.get("y", "b").is_none());
+    }
+}

@@ -1,0 +1,111 @@
+//! From a watch into a store: lists, follows, and says what changed. One per kind (and namespace), each with its own
+//! backoff, so that a kind that cannot be watched slows nothing else down.
+
+use std::{fmt::Debug, sync::Arc};
+
+use futures::StreamExt;
+use kube::{
+    Api, Resource, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+
+use crate::store::{Change, Key, Seen, Store};
+
+/// What a watch follows.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Name of the watch within its store.
+    pub name: String,
+    /// Namespace that it lists; `None` for everything.
+    pub namespace: Option<String>,
+    /// Words for the log.
+    pub what: String,
+}
+
+/// Follows objects for ever (until the task is dropped).
+pub async fn follow<K, T>(
+    scope: Scope,
+    api: Api<K>,
+    config: watcher::Config,
+    store: Arc<Store<T>>,
+    read: impl Fn(&K) -> T + Send,
+    changed: impl Fn(&Change<T>) + Send,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut events = watcher(api, config).default_backoff().boxed();
+    let mut list: Vec<(Key, Seen, T)> = Vec::new();
+    let mut trouble = String::new();
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let absent = is_absent(&error);
+                let words = error.to_string();
+                if words != trouble {
+                    if absent {
+                        tracing::info!(what = scope.what, "not served by the API server (yet): nothing to watch");
+                    } else {
+                        tracing::warn!(what = scope.what, error = words, "cannot watch, trying again");
+                    }
+                    trouble = words;
+                }
+                if absent {
+                    // A kind that nobody serves has no objects.
+                    for change in store.replace(&scope.name, scope.namespace.as_deref(), Vec::new()) {
+                        changed(&change);
+                    }
+                }
+                continue;
+            }
+        };
+        match event {
+            Event::Init => list.clear(),
+            Event::InitApply(object) => list.push((key(&object), Seen::of(object.meta()), read(&object))),
+            Event::InitDone => {
+                if !trouble.is_empty() {
+                    tracing::info!(what = scope.what, "watching again");
+                    trouble.clear();
+                }
+                let complete = std::mem::take(&mut list);
+                for change in store.replace(&scope.name, scope.namespace.as_deref(), complete) {
+                    changed(&change);
+                }
+            }
+            Event::Apply(object) => {
+                if let Some(change) = store.offer(key(&object), Seen::of(object.meta()), read(&object)) {
+                    changed(&change);
+                }
+            }
+            Event::Delete(object) => {
+                let uid = object.uid().unwrap_or_default();
+                if let Some(change) = store.forget(&key(&object), &uid) {
+                    changed(&change);
+                }
+            }
+        }
+    }
+}
+
+fn key<K: Resource>(object: &K) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// Whether the server says that it does not serve the kind.
+fn is_absent(error: &watcher::Error) -> bool {
+    let status = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => match error {
+            kube::Error::Api(status) => status,
+            _ => return false,
+        },
+        watcher::Error::WatchError(status) => status,
+        watcher::Error::NoResourceVersion => return false,
+    };
+    status.code == 404
+}

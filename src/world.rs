@@ -1,0 +1,254 @@
+//! Everything the operator knows: one store per kind, the catalogue of definitions, and what was rendered from them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use crate::{
+    api::{NumaflowController, NumaflowControllerRollout},
+    definitions::{Catalogue, Definition},
+    live::{Live, ObjectId},
+    manifest::Manifest,
+    rollout::snapshot::Dependants,
+    store::Store,
+};
+
+/// (group, kind).
+pub type GroupKind = (String, String);
+
+/// An object of our own kinds as the API gave it: decoded, or what is wrong with it. One that cannot be decoded still
+/// exists: its children stay and its name is taken.
+#[derive(Clone, Debug)]
+pub enum Decoded<T> {
+    /// Decoded.
+    Good(Arc<T>),
+    /// Not decodable: why.
+    Bad(String),
+}
+
+impl<T> Decoded<T> {
+    /// The object, if it could be decoded.
+    #[must_use]
+    pub fn good(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Good(object) => Some(object),
+            Self::Bad(_) => None,
+        }
+    }
+}
+
+/// A ControllerRevision of ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pinned {
+    /// Uid of the revision.
+    pub uid: String,
+    /// Uid of the rollout that owns it.
+    pub owner: String,
+    /// Its number.
+    pub number: i64,
+    /// Version pinned.
+    pub version: String,
+    /// The definition, or the Secret that keeps it.
+    pub content: PinnedContent,
+}
+
+/// Where a pinned definition is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PinnedContent {
+    /// In the revision itself.
+    Here(Arc<Definition>),
+    /// In a Secret of this name.
+    Secret(String),
+    /// The revision cannot be read: why.
+    Unreadable(String),
+}
+
+/// A namespace, as far as it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceState {
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// What its deletion still waits for, in the words of its conditions.
+    pub remaining: Option<String>,
+}
+
+/// A Numaflow object, as far as it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumaflowObject {
+    /// Instance that manages it; empty for the one without a name.
+    pub instance: String,
+}
+
+/// All stores.
+#[derive(Debug)]
+pub struct World {
+    /// NumaflowControllerRollouts.
+    pub rollouts: Arc<Store<Decoded<NumaflowControllerRollout>>>,
+    /// NumaflowControllers.
+    pub controllers: Arc<Store<Decoded<NumaflowController>>>,
+    /// ControllerRevisions of ours.
+    pub revisions: Arc<Store<Pinned>>,
+    /// Namespaces.
+    pub namespaces: Arc<Store<NamespaceState>>,
+    /// Numaflow objects by kind.
+    pub numaflow: BTreeMap<&'static str, Arc<Store<NumaflowObject>>>,
+    /// Definitions ConfigMaps; the catalogue holds what they say.
+    pub config_maps: Arc<Store<()>>,
+    /// What the ConfigMaps say.
+    pub catalogue: RwLock<Catalogue>,
+    produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
+    rendered: Mutex<HashMap<(String, String), Arc<Rendering>>>,
+    pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
+}
+
+/// A rendered manifest, or the error.
+type Rendering = Result<Arc<Manifest>, String>;
+
+/// Renderings kept; each is shared by all rollouts that use the version.
+const RENDERINGS: usize = 64;
+
+impl World {
+    /// Empty stores that wait for these watches.
+    #[must_use]
+    pub fn new(scopes: &[String], kinds: impl IntoIterator<Item = GroupKind>) -> Self {
+        let names = || scopes.iter().cloned();
+        Self {
+            rollouts: Arc::new(Store::new(names())),
+            controllers: Arc::new(Store::new(names())),
+            revisions: Arc::new(Store::new(names())),
+            namespaces: Arc::new(Store::new(names())),
+            numaflow: ["Pipeline", "InterStepBufferService", "MonoVertex"]
+                .into_iter()
+                .map(|kind| (kind, Arc::new(Store::new(names()))))
+                .collect(),
+            config_maps: Arc::new(Store::new([])),
+            catalogue: RwLock::new(Catalogue::new()),
+            produced: RwLock::new(
+                kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect(),
+            ),
+            rendered: Mutex::default(),
+            pins: Mutex::default(),
+        }
+    }
+
+    /// The store of a kind that definitions produce, if it is watched.
+    #[must_use]
+    pub fn produced(&self, group: &str, kind: &str) -> Option<Arc<Store<Live>>> {
+        let stores = self.produced.read().unwrap_or_else(PoisonError::into_inner);
+        stores.get(&(group.to_owned(), kind.to_owned())).cloned()
+    }
+
+    /// Adds the store of a kind that the server turned out to serve.
+    pub fn add_produced(&self, kind: GroupKind, store: Arc<Store<Live>>) {
+        self.produced.write().unwrap_or_else(PoisonError::into_inner).insert(kind, store);
+    }
+
+    /// The stores of everything produced.
+    #[must_use]
+    pub fn all_produced(&self) -> Vec<(GroupKind, Arc<Store<Live>>)> {
+        let stores = self.produced.read().unwrap_or_else(PoisonError::into_inner);
+        stores.iter().map(|(kind, store)| (kind.clone(), store.clone())).collect()
+    }
+
+    /// Production objects seen in a namespace.
+    #[must_use]
+    pub fn live(&self, namespace: &str) -> BTreeMap<ObjectId, Live> {
+        self.all_produced()
+            .into_iter()
+            .flat_map(|(_, store)| store.in_namespace(namespace))
+            .map(|(_, live)| (live.id.clone(), (*live).clone()))
+            .collect()
+    }
+
+    /// Kinds of these manifests and inventories that are not watched.
+    #[must_use]
+    pub fn unwatched<'a>(&self, kinds: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeSet<GroupKind> {
+        kinds
+            .filter(|(group, kind)| self.produced(group, kind).is_none_or(|store| !store.synced()))
+            .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
+            .collect()
+    }
+
+    /// Whether a namespace is being deleted.
+    #[must_use]
+    pub fn terminating(&self, namespace: &str) -> bool {
+        self.namespaces.get("", namespace).is_some_and(|n| n.terminating)
+    }
+
+    /// Numaflow objects in a namespace.
+    #[must_use]
+    pub fn dependants(&self, namespace: &str) -> Dependants {
+        let known = self.numaflow.values().all(|store| store.synced());
+        let objects = self
+            .numaflow
+            .iter()
+            .flat_map(|(kind, store)| {
+                store.in_namespace(namespace).into_iter().map(|(name, object)| crate::rollout::snapshot::Dependant {
+                    kind: (*kind).to_owned(),
+                    name,
+                    instance: object.instance.clone(),
+                })
+            })
+            .collect();
+        Dependants { known, objects }
+    }
+
+    /// Renders a definition for an instance, once.
+    ///
+    /// # Errors
+    /// The sentence that says why it cannot be rendered.
+    pub fn render(
+        &self,
+        definition: &Arc<Definition>,
+        instance: &str,
+        make: impl FnOnce(&Definition, &str) -> Rendering,
+    ) -> Rendering {
+        let key = (crate::api::short_hash(&serde_json::to_vec(&**definition).unwrap_or_default()), instance.to_owned());
+        let lock = || self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&key).cloned();
+        if let Some(known) = known {
+            return (*known).clone();
+        }
+        let made = make(definition, instance);
+        let mut cache = lock();
+        if cache.len() >= RENDERINGS {
+            cache.clear();
+        }
+        cache.insert(key, Arc::new(made.clone()));
+        made
+    }
+
+    /// A definition read from a Secret.
+    #[must_use]
+    pub fn pin(&self, namespace: &str, secret: &str) -> Option<Arc<Definition>> {
+        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.get(&(namespace.to_owned(), secret.to_owned())).cloned()
+    }
+
+    /// Keeps a definition that was read from a Secret: such Secrets are immutable.
+    pub fn keep_pin(&self, namespace: &str, secret: &str, definition: Arc<Definition>) {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.insert((namespace.to_owned(), secret.to_owned()), definition);
+    }
+
+    /// Names of what has not listed yet; empty when everything is known.
+    #[must_use]
+    pub fn unsynced(&self) -> Vec<String> {
+        let mut waiting: Vec<String> = Vec::new();
+        let mut look = |synced: bool, what: &str| {
+            if !synced {
+                waiting.push(what.to_owned());
+            }
+        };
+        look(self.rollouts.synced(), "NumaflowControllerRollouts");
+        look(self.controllers.synced(), "NumaflowControllers");
+        look(self.revisions.synced(), "ControllerRevisions");
+        look(self.namespaces.synced(), "Namespaces");
+        look(self.config_maps.synced(), "definitions ConfigMaps");
+        for ((_, kind), store) in self.all_produced() {
+            look(store.synced(), &kind);
+        }
+        waiting
+    }
+}
