@@ -4,12 +4,35 @@
 //! watch ─▶ stores ─▶ observe ─▶ Snapshot ─▶ decide ─▶ Plan ─▶ apply ─▶ status ─▶ report
 //!           (reads)             (pure data)  (pure)    (data)  (writes)
 //! ```
+//!
+//! | rooms | what lives there |
+//! |---|---|
+//! | [`api`] | the kinds users write, labels, CRDs |
+//! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
+//! | [`rollout`], [`controller`] | the two tiers: what to do next (pure) |
+//! | [`plan`], [`live`] | steps and seen objects as data |
+//! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
+//! | [`cluster`] | the one writer |
+//! | [`operator`], [`queue`] | who takes a turn when |
+//! | [`cli`], [`settings`], [`metrics`], [`admin`], [`kinds`], [`generate`] | the process around it |
 
+pub mod admin;
 pub mod api;
-pub mod definitions;
+pub mod cli;
+pub mod cluster;
 pub mod controller;
+pub mod definitions;
+pub mod generate;
+pub mod kinds;
 pub mod live;
 pub mod manifest;
+pub mod metrics;
+pub mod observe;
+pub mod operator;
 pub mod plan;
+pub mod queue;
 pub mod rollout;
 pub mod settings;
+pub mod store;
+pub mod watch;
+pub mod world;

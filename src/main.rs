@@ -1,1 +1,109 @@
-fn main() {}
+//! The `numaplane` program.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use kube::Client;
+use numaplane::{
+    admin,
+    cli::{Cli, Command, ControllerArgs, ManifestsArgs},
+    generate,
+    metrics::Metrics,
+    operator::Operator,
+};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Manifests(args) => manifests(&args),
+        Command::Controller(args) => controller(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("numaplane: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn manifests(args: &ManifestsArgs) -> Result<(), String> {
+    match &args.out {
+        Some(folder) => {
+            let written = generate::write(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            written.iter().for_each(|path| println!("wrote {path}"));
+        }
+        None => {
+            for (_, content) in generate::files().map_err(|error| error.to_string())? {
+                println!("---\n{content}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn controller(args: &ControllerArgs) -> Result<(), String> {
+    let settings = args.settings()?;
+    let filter = EnvFilter::try_new(&args.log).map_err(|error| format!("--log {:?}: {error}", args.log))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if args.log_format == "json" {
+        log.json().init()
+    } else {
+        log.init()
+    }
+    // Chosen here, once: which provider is used must not depend on what the dependencies happen to enable.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| "another TLS provider is installed already".to_owned())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("the runtime cannot start: {error}"))?;
+    runtime.block_on(async {
+        let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
+        let listener = tokio::net::TcpListener::bind(args.admin_address)
+            .await
+            .map_err(|error| format!("--admin-address {}: {error}", args.admin_address))?;
+        let served = tokio::spawn(axum::serve(listener, admin::router(metrics.clone())).into_future());
+        let client = Client::try_default().await.map_err(|error| {
+            format!("no way to the API server: {error} (set KUBECONFIG, or run in a pod with a service account)")
+        })?;
+        let shutdown = CancellationToken::new();
+        tokio::spawn(end_on_signal(shutdown.clone()));
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            namespace = settings.operator_namespace,
+            admin = %args.admin_address,
+            "starting"
+        );
+        Operator::run(client, settings, metrics, shutdown).await;
+        tracing::info!("ended");
+        served.abort();
+        Ok(())
+    })
+}
+
+/// SIGTERM and Ctrl-C end the process in good order; a second one ends it at once.
+async fn end_on_signal(shutdown: CancellationToken) {
+    wait_for_signal().await;
+    tracing::info!("asked to end: finishing what is in flight");
+    shutdown.cancel();
+    wait_for_signal().await;
+    std::process::exit(1);
+}
+
+async fn wait_for_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        },
+        Err(error) => {
+            tracing::warn!(%error, "SIGTERM cannot be caught");
+            // Without a handler Ctrl-C is what is left.
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}

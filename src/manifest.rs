@@ -99,7 +99,9 @@ impl DesiredObject {
     /// Whether this RoleBinding refers to that Role: the server refuses a binding whose Role is not there yet.
     #[must_use]
     pub fn refers_to_role(&self, id: &ObjectId) -> bool {
-        self.id.kind == "RoleBinding" && self.body["roleRef"]["kind"] == id.kind && self.body["roleRef"]["name"] == id.name
+        self.id.kind == "RoleBinding"
+            && self.body["roleRef"]["kind"] == id.kind
+            && self.body["roleRef"]["name"] == id.name
     }
 
     /// The body without marks, for tests and for the hash of the definition.

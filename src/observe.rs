@@ -97,14 +97,10 @@ pub fn alone(world: &World, settings: &Settings, controller: &Arc<NumaflowContro
     let name = controller.metadata.name.as_deref().unwrap_or_default();
     let desired = alone_target(world, settings, namespace, name, controller);
     let inventory = controller.status.iter().flat_map(|s| &s.inventory);
-    let unwatched = world.unwatched(
-        inventory.map(|e| (e.group.as_str(), e.kind.as_str())).chain(
-            desired
-                .iter()
-                .flat_map(|t| &t.manifest.objects)
-                .map(|o| (o.id.group.as_str(), o.id.kind.as_str())),
-        ),
-    );
+    let unwatched =
+        world.unwatched(inventory.map(|e| (e.group.as_str(), e.kind.as_str())).chain(
+            desired.iter().flat_map(|t| &t.manifest.objects).map(|o| (o.id.group.as_str(), o.id.kind.as_str())),
+        ));
     Alone {
         controller: controller.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
@@ -154,10 +150,7 @@ fn alone_target(
         lookup: lookup(world, settings, namespace, &controller.spec.version),
         revisions: &[],
         // A rollout comes first, whatever its age.
-        rivals: &rivals(world, namespace, name)
-            .into_iter()
-            .map(|r| Rival { promoted: true, ..r })
-            .collect::<Vec<_>>(),
+        rivals: &rivals(world, namespace, name).into_iter().map(|r| Rival { promoted: true, ..r }).collect::<Vec<_>>(),
         render: &|definition, instance| rendered(world, settings, definition, instance),
     })
 }
@@ -191,8 +184,11 @@ fn rendered(
     instance: &str,
 ) -> Result<Arc<Manifest>, String> {
     world.render(definition, instance, |definition, instance| {
-        render(definition, &Instance::production(instance), &settings.permitted)
-            .map(|rendered| Arc::new(Manifest::new(rendered)))
+        render(definition, &Instance::production(instance), "", &settings.permitted)
+            .map(|mut rendered| {
+                rendered.add_config_hashes();
+                Arc::new(Manifest::new(rendered))
+            })
             .map_err(|error| error.to_string())
     })
 }
@@ -209,7 +205,14 @@ fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
                 PinnedContent::Secret(secret) => (world.pin(namespace, secret), Some(secret.clone())),
                 PinnedContent::Unreadable(_) => (None, None),
             };
-            Revision { name, uid: pinned.uid.clone(), number: pinned.number, version: pinned.version.clone(), definition, secret }
+            Revision {
+                name,
+                uid: pinned.uid.clone(),
+                number: pinned.number,
+                version: pinned.version.clone(),
+                definition,
+                secret,
+            }
         })
         .collect();
     all.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));

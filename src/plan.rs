@@ -207,7 +207,6 @@ impl Learned {
         self.checked.contains(&(object.id.clone(), object.hash.clone()))
     }
 
-
     /// The first refusal of a write of our own kinds.
     #[must_use]
     pub fn own_refusal(&self) -> Option<&Refusal> {

@@ -3,15 +3,14 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource, ResourceExt,
     runtime::{
         WatchStreamExt,
-        watcher::{self, Event, watcher},
+        watcher::{self, Event},
     },
 };
-use serde::de::DeserializeOwned;
 
 use crate::store::{Change, Key, Seen, Store};
 
@@ -29,15 +28,14 @@ pub struct Scope {
 /// Follows objects for ever (until the task is dropped).
 pub async fn follow<K, T>(
     scope: Scope,
-    api: Api<K>,
-    config: watcher::Config,
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     store: Arc<Store<T>>,
     read: impl Fn(&K) -> T + Send,
     changed: impl Fn(&Change<T>) + Send,
 ) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + Debug + Send + 'static,
 {
-    let mut events = watcher(api, config).default_backoff().boxed();
+    let mut events = events.default_backoff().boxed();
     let mut list: Vec<(Key, Seen, T)> = Vec::new();
     let mut trouble = String::new();
     while let Some(event) = events.next().await {

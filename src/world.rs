@@ -5,9 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use serde::Deserialize as _;
+
 use crate::{
     api::{NumaflowController, NumaflowControllerRollout},
-    definitions::{Catalogue, Definition},
+    definitions::{Catalogue, Definition, Parsed},
     live::{Live, ObjectId},
     manifest::Manifest,
     rollout::snapshot::Dependants,
@@ -64,6 +67,29 @@ pub enum PinnedContent {
     Unreadable(String),
 }
 
+impl Pinned {
+    /// Reads a ControllerRevision of ours.
+    #[must_use]
+    pub fn read(revision: &ControllerRevision) -> Self {
+        let data = revision.data.as_ref().map(|d| &d.0).unwrap_or(&serde_json::Value::Null);
+        let owners = revision.metadata.owner_references.as_deref().unwrap_or_default();
+        let content = match data["secret"].as_str() {
+            Some(secret) => PinnedContent::Secret(secret.to_owned()),
+            None => match Definition::deserialize(&data["definition"]) {
+                Ok(definition) => PinnedContent::Here(Arc::new(definition)),
+                Err(error) => PinnedContent::Unreadable(error.to_string()),
+            },
+        };
+        Self {
+            uid: revision.metadata.uid.clone().unwrap_or_default(),
+            owner: owners.iter().find(|o| o.controller == Some(true)).map(|o| o.uid.clone()).unwrap_or_default(),
+            number: revision.revision,
+            version: data["version"].as_str().unwrap_or_default().to_owned(),
+            content,
+        }
+    }
+}
+
 /// A namespace, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceState {
@@ -94,7 +120,7 @@ pub struct World {
     /// Numaflow objects by kind.
     pub numaflow: BTreeMap<&'static str, Arc<Store<NumaflowObject>>>,
     /// Definitions ConfigMaps; the catalogue holds what they say.
-    pub config_maps: Arc<Store<()>>,
+    pub config_maps: Arc<Store<Parsed>>,
     /// What the ConfigMaps say.
     pub catalogue: RwLock<Catalogue>,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
@@ -105,28 +131,29 @@ pub struct World {
 /// A rendered manifest, or the error.
 type Rendering = Result<Arc<Manifest>, String>;
 
+/// Name of the watch that sees the whole cluster.
+pub const CLUSTER: &str = "cluster";
+
 /// Renderings kept; each is shared by all rollouts that use the version.
 const RENDERINGS: usize = 64;
 
 impl World {
     /// Empty stores that wait for these watches.
     #[must_use]
-    pub fn new(scopes: &[String], kinds: impl IntoIterator<Item = GroupKind>) -> Self {
+    pub fn new(scopes: &[String], definitions: &[String], kinds: impl IntoIterator<Item = GroupKind>) -> Self {
         let names = || scopes.iter().cloned();
         Self {
             rollouts: Arc::new(Store::new(names())),
             controllers: Arc::new(Store::new(names())),
             revisions: Arc::new(Store::new(names())),
-            namespaces: Arc::new(Store::new(names())),
+            namespaces: Arc::new(Store::new([CLUSTER.to_owned()])),
             numaflow: ["Pipeline", "InterStepBufferService", "MonoVertex"]
                 .into_iter()
                 .map(|kind| (kind, Arc::new(Store::new(names()))))
                 .collect(),
-            config_maps: Arc::new(Store::new([])),
+            config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
-            produced: RwLock::new(
-                kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect(),
-            ),
+            produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
             rendered: Mutex::default(),
             pins: Mutex::default(),
         }

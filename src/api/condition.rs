@@ -82,10 +82,8 @@ impl Conditions {
             Some(false) => "False",
             None => "Unknown",
         };
-        let since = self
-            .get(kind)
-            .filter(|old| old.status == status)
-            .map_or(Time(now), |old| old.last_transition_time.clone());
+        let since =
+            self.get(kind).filter(|old| old.status == status).map_or(Time(now), |old| old.last_transition_time.clone());
         let next = Condition {
             type_: kind.as_str().to_owned(),
             status: status.to_owned(),
@@ -119,7 +117,8 @@ impl Conditions {
 }
 
 /// Cuts a text to at most `limit` bytes, on a character boundary.
-fn cut(text: &str, limit: usize) -> String {
+#[must_use]
+pub fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }

@@ -8,7 +8,7 @@ mod keys;
 mod rollout;
 mod wait;
 
-pub use condition::{Condition, ConditionType, Conditions};
+pub use condition::{Condition, ConditionType, Conditions, cut};
 pub use controller::{
     AppliedObject, Identity, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus, WorkloadHealth,
 };

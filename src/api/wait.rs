@@ -15,7 +15,9 @@ pub struct Wait(pub String);
 
 /// Why a duration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a duration: write a number with a unit, like \"90s\", \"10m\" or \"1h30m\", from 0s to ten years")]
+#[error(
+    "{0:?} is not a duration: write a number with a unit, like \"90s\", \"10m\" or \"1h30m\", from 0s to ten years"
+)]
 pub struct WaitError(String);
 
 impl Wait {

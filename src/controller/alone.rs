@@ -9,7 +9,9 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, NumaflowController, NumaflowControllerStatus, Phase},
+    api::{
+        ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, NumaflowController, NumaflowControllerStatus, Phase,
+    },
     controller::{
         produce::{Producing, steps},
         removal::{Leaving, Removal, next},

@@ -67,9 +67,8 @@ impl Standing {
         parts.extend(self.to_apply.iter().map(|(object, _)| format!("{} to be applied", object.id)));
         parts.extend(self.taken.iter().map(|(id, owner)| format!("{id}, which belongs to {owner}")));
         parts.extend(self.leftovers.iter().map(|(id, ..)| format!("{id} to be removed")));
-        parts.extend(
-            self.health.iter().filter(|w| !w.healthy).map(|w| format!("{}/{}: {}", w.kind, w.name, w.message)),
-        );
+        parts
+            .extend(self.health.iter().filter(|w| !w.healthy).map(|w| format!("{}/{}: {}", w.kind, w.name, w.message)));
         let more = parts.len().saturating_sub(5);
         parts.truncate(5);
         if more > 0 {
@@ -134,7 +133,8 @@ fn is(entry: &AppliedObject, id: &ObjectId) -> bool {
 }
 
 fn health(object: &DesiredObject, live: Option<&Live>) -> Option<WorkloadHealth> {
-    let workload = object.id.group == "apps" && matches!(object.id.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet");
+    let workload =
+        object.id.group == "apps" && matches!(object.id.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet");
     let message = match live {
         _ if !workload => return None,
         None => "does not exist".to_owned(),

@@ -35,7 +35,9 @@ pub fn child_status(
         Outcome::Applied | Outcome::Applying => (Phase::pending(), format!("waiting for {}", standing.waiting_for())),
     };
     let mut conditions = Conditions::from_stored(&stored.conditions);
-    let mut set = |kind, status, reason: &str, message: &str| conditions.set(kind, Some(status), reason, message, generation, now);
+    let mut set = |kind, status, reason: &str, message: &str| {
+        conditions.set(kind, Some(status), reason, message, generation, now)
+    };
     let healthy = standing.health.iter().all(|w| w.healthy);
     let unhealthy: Vec<String> = standing
         .health

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    parse::{Definition, EntryError, Located, Parsed},
+    definition::{Definition, EntryError, Located, Parsed},
     versions,
 };
 
@@ -204,20 +204,16 @@ impl Lookup {
         match self {
             Self::Found(_) => None,
             Self::Missing { defined, looked_at, nearest } => {
-                let mut text = format!("version {version:?} is not defined");
-                if let Some(nearest) = nearest {
-                    text += &format!(" (did you mean {nearest:?}?)");
-                }
-                text += "; ";
-                if looked_at.is_empty() {
-                    text += "there is no ConfigMap with controller definitions";
+                let meant = nearest.as_ref().map(|it| format!(" (did you mean {it:?}?)")).unwrap_or_default();
+                let known = if looked_at.is_empty() {
+                    "there is no ConfigMap with controller definitions".to_owned()
                 } else {
-                    text += &format!("ConfigMaps looked at: {}", listed(looked_at, Ordering::Less));
+                    let looked_at = listed(looked_at, Ordering::Less);
                     let defined =
                         if defined.is_empty() { "none".to_owned() } else { listed(defined, Ordering::Greater) };
-                    text += &format!("; versions defined: {defined}");
-                }
-                Some(text)
+                    format!("ConfigMaps looked at: {looked_at}; versions defined: {defined}")
+                };
+                Some(format!("version {version:?} is not defined{meant}; {known}"))
             }
             Self::Ambiguous { places } => Some(format!(
                 "version {version:?} is defined more than once with different content: {}; remove all but one",
@@ -235,3 +231,6 @@ fn listed(items: &[String], end: Ordering) -> String {
     let shown = shown.join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
+
+#[cfg(test)]
+mod tests;

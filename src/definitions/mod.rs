@@ -10,6 +10,7 @@
 
 mod catalogue;
 mod config_hash;
+mod definition;
 mod entries;
 mod hash;
 mod kinds;
@@ -24,8 +25,9 @@ mod versions;
 mod yaml;
 
 pub use catalogue::{Catalogue, Counts, Lookup};
+pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
 pub use objects::{DocumentError, Object, ObjectKey, Place};
-pub use parse::{Definition, EntryError, EntryPlace, Located, Parsed, parse_config_map};
+pub use parse::parse_config_map;
 pub use render::{RenderError, Rendered, render};
 pub use template::{Instance, render_template};

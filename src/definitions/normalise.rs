@@ -64,7 +64,7 @@ pub(super) fn for_apply(key: &ObjectKey, body: &mut Value, namespace: &str) {
     }
 }
 
-/// A ServiceAccount that a binding names without a namespace is the one in the binding's own.
+/// A service account that a binding names without a namespace is the one in the binding's own.
 fn subjects(body: &mut Value, namespace: &str) {
     let Some(subjects) = body.get_mut("subjects").and_then(Value::as_array_mut) else { return };
     for subject in subjects.iter_mut().filter_map(Value::as_object_mut) {

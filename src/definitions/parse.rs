@@ -1,13 +1,13 @@
 //! From a ConfigMap to definitions: every data key and every entry is read on its own, and what is wrong with one is told
 //! with its line and takes no other with it.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
 use super::{
+    definition::{Definition, EntryError, EntryPlace, Located, Parsed},
     entries::{self, Entries, Entry, Fields, LIST, Leaf, Scalar, Shape, Skipped, is_objects_own},
     hash,
     objects::{self, DocumentError},
@@ -15,95 +15,6 @@ use super::{
     template::Instance,
     yaml::{self, Document},
 };
-
-/// One version of the controller as the platform team wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Definition {
-    /// The version, as rollouts name it.
-    pub version: String,
-    /// The template of the objects: YAML documents with `{{ .InstanceSuffix }}` and `{{ .InstanceID }}`.
-    pub full_spec: String,
-    /// Whether the objects can be rendered in isolation beside production; `None` leaves it to the operator to find out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub isolated: Option<bool>,
-    /// Whether the controller elects a leader; `None` leaves it to the operator to find out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader_election: Option<bool>,
-}
-
-/// Where an entry stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EntryPlace {
-    /// The ConfigMap as `namespace/name`.
-    pub configmap: String,
-    /// The key in its `data`.
-    pub key: String,
-    /// 1-based number of the entry in the value of that key.
-    pub entry: usize,
-    /// 1-based line of that value on which the entry begins.
-    pub line: u64,
-}
-
-impl fmt::Display for EntryPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { configmap, key, entry, line } = self;
-        write!(f, "ConfigMap {configmap}, key {key:?}, entry {entry}, line {line}")
-    }
-}
-
-/// A definition and where it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
-    /// The definition.
-    pub definition: Arc<Definition>,
-    /// Where it stands.
-    pub place: EntryPlace,
-    /// Equal for entries that say the same: same objects, same settings, however they are written.
-    pub(super) fingerprint: String,
-}
-
-/// What is wrong with an entry, or with a value as a whole. Displays as a sentence that says where it is and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct EntryError {
-    /// The ConfigMap as `namespace/name`.
-    pub configmap: String,
-    /// The key in its `data`.
-    pub key: String,
-    /// 1-based number of the entry; `None` where the trouble is not in one entry.
-    pub entry: Option<usize>,
-    /// The version the entry was to define, if it can be read.
-    pub version: Option<String>,
-    /// 1-based line in the value of the key.
-    pub line: Option<u64>,
-    /// What is wrong and what to do.
-    pub message: String,
-}
-
-impl fmt::Display for EntryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConfigMap {}, key {:?}", self.configmap, self.key)?;
-        if let Some(entry) = self.entry {
-            write!(f, ", entry {entry}")?;
-        }
-        if let Some(version) = &self.version {
-            write!(f, " (version {version:?})")?;
-        }
-        if let Some(line) = self.line {
-            write!(f, ", line {line}")?;
-        }
-        write!(f, ": {}", self.message)
-    }
-}
-
-/// Everything one ConfigMap says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
-    /// The good entries.
-    pub definitions: Vec<Located>,
-    /// The bad ones, and values that are no list of entries.
-    pub errors: Vec<EntryError>,
-}
 
 /// Reads the `data` of a ConfigMap: the value of every key is YAML with a list `controllerDefinitions` of
 /// `{version, fullSpec, isolated?, leaderElection?}`. Names of keys and unknown fields do not matter.
@@ -115,7 +26,8 @@ pub fn parse_config_map(namespace: &str, name: &str, data: &BTreeMap<String, Str
     let mut parsed = Parsed::default();
     let configmap = format!("{namespace}/{name}");
     for (key, value) in data {
-        Reader { configmap: &configmap, key, value, entries: 0, parsed: &mut parsed }.value();
+        let lines = value.lines().collect();
+        Reader { configmap: &configmap, key, value, lines, entries: 0, parsed: &mut parsed }.value();
     }
     parsed
 }
@@ -125,6 +37,8 @@ struct Reader<'a> {
     configmap: &'a str,
     key: &'a str,
     value: &'a str,
+    /// The lines of the value.
+    lines: Vec<&'a str>,
     /// Entries seen so far, good or bad.
     entries: usize,
     parsed: &'a mut Parsed,
@@ -307,11 +221,10 @@ impl Reader<'_> {
     fn line_in_value(&self, full_spec: &str, first: u64, line: u64) -> Option<u64> {
         let blank = full_spec.bytes().take_while(|byte| *byte == b'\n').count() as u64;
         let candidate = (first + line).checked_sub(blank + 1)?;
-        let text = |text: &str, line: u64| {
-            let before = usize::try_from(line.checked_sub(1)?).ok()?;
-            text.lines().nth(before).map(|line| line.trim().to_owned())
-        };
-        (text(self.value, candidate)? == text(full_spec, line)?).then_some(candidate)
+        let index = |line: u64| usize::try_from(line.checked_sub(1)?).ok();
+        let here = self.lines.get(index(candidate)?)?;
+        let there = full_spec.lines().nth(index(line)?)?;
+        (here.trim() == there.trim()).then_some(candidate)
     }
 }
 

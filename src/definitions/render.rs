@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use super::{
     config_hash::Contents,
+    definition::Definition,
     hash,
     kinds::{self, PermittedKinds},
     names::{self, NameProblem},
     normalise,
     objects::{self, DocumentError, Found, Object, ObjectKey, Place},
-    parse::Definition,
     template::Instance,
 };
-use crate::api::keys::ANNOTATION_CONFIG_HASH;
+use crate::api::ANNOTATION_CONFIG_HASH;
 
 /// The objects of a definition for one instance in one namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The objects in the order in which they are applied: ServiceAccounts, ConfigMaps, Secrets, Roles, bindings, Services,
+    /// The objects in the order in which they are applied: service accounts, ConfigMaps, Secrets, Roles, bindings, Services,
     /// others, workloads; in the order of the definition within each.
     pub objects: Vec<Object>,
     /// `v1:` and 64 hexadecimal digits: sha256 of the objects as the definition has them. Comments, the order of documents
@@ -50,7 +50,7 @@ pub enum RenderError {
     )]
     KindNotPermitted {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands.
         place: Place,
         /// The kinds that are permitted.
@@ -63,7 +63,7 @@ pub enum RenderError {
     )]
     ForeignNamespace {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands.
         place: Place,
         /// What its metadata.namespace is.
@@ -77,7 +77,7 @@ pub enum RenderError {
     )]
     NameTooLong {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands.
         place: Place,
         /// The most characters it may have.
@@ -87,7 +87,7 @@ pub enum RenderError {
     #[error("the name of {object} ({place}) is not valid: {rule}")]
     InvalidName {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands.
         place: Place,
         /// What a name of this kind is made of.
@@ -97,7 +97,7 @@ pub enum RenderError {
     #[error("{object} ({place}) has metadata.{field}: {why}; remove the field")]
     ForbiddenField {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands.
         place: Place,
         /// The field of metadata.
@@ -109,7 +109,7 @@ pub enum RenderError {
     #[error("{object} is defined twice ({first} and {place}): remove one of the two")]
     Duplicate {
         /// The object.
-        object: ObjectKey,
+        object: Box<ObjectKey>,
         /// Where it stands first.
         first: Place,
         /// Where it stands again.
@@ -160,12 +160,12 @@ pub fn render(
         let (key, place) = (&object.key, *place);
         if !permitted.permits(key) {
             let permitted = permitted.to_string();
-            return Err(RenderError::KindNotPermitted { object: key.clone(), place, permitted });
+            return Err(RenderError::KindNotPermitted { object: Box::new(key.clone()), place, permitted });
         }
         check_metadata(object, place, namespace)?;
         let key = &object.key;
         if let Some(first) = places.insert((key.group.clone(), key.kind.clone(), key.name.clone()), place) {
-            return Err(RenderError::Duplicate { object: key.clone(), first, place });
+            return Err(RenderError::Duplicate { object: Box::new(key.clone()), first, place });
         }
     }
     let mut objects: Vec<_> = found.into_iter().map(|found| found.object).collect();
@@ -185,21 +185,23 @@ fn check_metadata(object: &mut Object, place: Place, namespace: &str) -> Result<
     match names::check(key) {
         Ok(()) => {}
         Err(NameProblem::TooLong(limit)) => {
-            return Err(RenderError::NameTooLong { object: key.clone(), place, limit });
+            return Err(RenderError::NameTooLong { object: Box::new(key.clone()), place, limit });
         }
-        Err(NameProblem::Invalid(rule)) => return Err(RenderError::InvalidName { object: key.clone(), place, rule }),
+        Err(NameProblem::Invalid(rule)) => {
+            return Err(RenderError::InvalidName { object: Box::new(key.clone()), place, rule });
+        }
     }
     let Some(metadata) = object.body.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
     for (field, why) in FORBIDDEN {
         if metadata.contains_key(field) {
-            return Err(RenderError::ForbiddenField { object: key.clone(), place, field, why });
+            return Err(RenderError::ForbiddenField { object: Box::new(key.clone()), place, field, why });
         }
     }
     match metadata.remove("namespace") {
         None => Ok(()),
         Some(Value::String(found)) if found == namespace => Ok(()),
         Some(found) => Err(RenderError::ForeignNamespace {
-            object: key.clone(),
+            object: Box::new(key.clone()),
             place,
             found: found.as_str().map_or_else(|| found.to_string(), str::to_owned),
             namespace: namespace.to_owned(),
@@ -215,7 +217,7 @@ fn definition_hash(objects: &[Object]) -> String {
 }
 
 impl Rendered {
-    /// For each workload (Deployment, StatefulSet, DaemonSet) whose pods use ConfigMaps or Secrets of this set: a hash of
+    /// For each workload of group `apps` whose pods use ConfigMaps or Secrets of this set: a hash of
     /// their content, 16 hexadecimal digits. Volumes (projected ones, too) and the environment of all containers count.
     #[must_use]
     pub fn config_hashes(&self) -> BTreeMap<ObjectKey, String> {
@@ -246,3 +248,6 @@ impl Rendered {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,10 @@ pub(super) fn version(chunk: &str) -> Option<String> {
         }
         if let Some(("version", value)) = field(content) {
             let value = value.split(" #").next().unwrap_or(value).trim();
-            return Some(value.trim_matches(['"', '\'']).to_owned());
+            let value = value.trim_matches(['"', '\'']);
+            // What is no plain text may be the very slip that makes the entry unreadable.
+            let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte));
+            return is_plain.then(|| value.to_owned());
         }
     }
     None
@@ -122,6 +125,7 @@ mod tests {
             ("-\n  # why\n  fullSpec: |\n    version: latest\n  version: '1'\n", Some("1")),
             ("- fullSpec: |\n    version: latest\n", None),
             ("- fullSpec: x\n", None),
+            ("- version: [1.8.3\n", None),
             ("-", None),
         ] {
             assert_eq!(version(chunk).as_deref(), expected, "{chunk:?}");

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{
-        ANNOTATION_RETRY, AttemptResult, Assessment, FINALIZER, LastAttempt, NumaflowControllerRolloutStatus,
+        ANNOTATION_RETRY, Assessment, AttemptResult, FINALIZER, LastAttempt, NumaflowControllerRolloutStatus,
         NumaflowControllerSpec, Promoted, Stage, Strategy, Upgrade, UpgradeState, child_name, child_number, fit,
     },
     controller::{
@@ -128,7 +128,7 @@ impl<'a> Turn<'a> {
 
     // ---- at rest ------------------------------------------------------------------------------------------------
 
-    fn at_rest(mut self) -> Plan {
+    fn at_rest(self) -> Plan {
         let desired = self.s.desired.clone();
         match desired {
             Err(unresolved) => self.unresolved(&unresolved),
@@ -314,7 +314,16 @@ impl<'a> Turn<'a> {
 
     /// A revision is named after the rollout, its uid and the content: the same content is pinned once.
     fn revision_name(&self, target: &Target) -> String {
-        let uid: String = self.s.rollout.metadata.uid.iter().flat_map(|u| u.chars()).filter(char::is_ascii_hexdigit).take(8).collect();
+        let uid: String = self
+            .s
+            .rollout
+            .metadata
+            .uid
+            .iter()
+            .flat_map(|u| u.chars())
+            .filter(char::is_ascii_hexdigit)
+            .take(8)
+            .collect();
         let text = serde_json::to_string(&*target.definition).unwrap_or_default();
         format!("{}-{uid}-{}", fit(self.s.name(), 200), crate::api::short_hash(text.as_bytes()))
     }
@@ -390,9 +399,9 @@ impl<'a> Turn<'a> {
                 child: Version::of(&child.metadata),
                 state: UpgradeState::Promoted,
             }]),
-            None if self.s.foreign_children.contains(name) => HandOver::Wait(format!(
-                "NumaflowController/{name} belongs to somebody else; waiting until it is gone"
-            )),
+            None if self.s.foreign_children.contains(name) => {
+                HandOver::Wait(format!("NumaflowController/{name} belongs to somebody else; waiting until it is gone"))
+            }
             None => HandOver::Steps(vec![Step::CreateChild {
                 name: name.to_owned(),
                 spec: Box::new(NumaflowControllerSpec {
@@ -516,7 +525,9 @@ impl<'a> Turn<'a> {
                 if names.len() == 1 { "it" } else { "them" }
             )
         } else {
-            format!("spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while the Numaflow objects cannot be listed")
+            format!(
+                "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while the Numaflow objects cannot be listed"
+            )
         };
         Some(Unresolved { reason: "InstanceInUse", message })
     }
@@ -538,7 +549,12 @@ impl<'a> Turn<'a> {
     pub(super) fn superseded(&self, upgrade: &Upgrade) -> bool {
         let controller = &self.s.rollout.spec.controller;
         let other_spec = controller.version != upgrade.version || controller.instance() != upgrade.instance_id;
-        other_spec || self.s.desired.as_ref().is_ok_and(|t| t.only_pinned.is_none() && t.manifest.hash != upgrade.definition_hash)
+        other_spec
+            || self
+                .s
+                .desired
+                .as_ref()
+                .is_ok_and(|t| t.only_pinned.is_none() && t.manifest.hash != upgrade.definition_hash)
     }
 
     /// How long the running stage has taken.

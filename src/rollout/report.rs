@@ -105,7 +105,12 @@ impl Report {
         let deployed = self.phase == Phase::deployed();
         match &trouble {
             Some((reason, message)) => set(ConditionType::ChildResourceDeployed, Some(false), reason, message),
-            None => set(ConditionType::ChildResourceDeployed, Some(deployed), if deployed { "Successful" } else { &self.reason }, &self.message),
+            None => set(
+                ConditionType::ChildResourceDeployed,
+                Some(deployed),
+                if deployed { "Successful" } else { &self.reason },
+                &self.message,
+            ),
         }
         match (deployed, healthy, &trouble) {
             (true, true, _) => set(ConditionType::Ready, Some(true), &self.reason, &self.message),

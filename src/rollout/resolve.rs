@@ -4,9 +4,7 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use crate::{
-    api::{
-        ControllerSpec, NumaflowControllerRollout, RESERVED_INSTANCE_PREFIX, Strategy, Wait,
-    },
+    api::{ControllerSpec, NumaflowControllerRollout, RESERVED_INSTANCE_PREFIX, Strategy, Wait},
     definitions::{Definition, Lookup},
     manifest::Manifest,
     rollout::snapshot::{Revision, Target, Unresolved},
@@ -37,10 +35,7 @@ impl Manner {
             assessment.and_then(get).and_then(|w| w.get().ok()).unwrap_or(default)
         };
         Self {
-            strategy: spec
-                .and_then(|s| s.kind.as_deref())
-                .and_then(Strategy::parse)
-                .unwrap_or(defaults.strategy),
+            strategy: spec.and_then(|s| s.kind.as_deref()).and_then(Strategy::parse).unwrap_or(defaults.strategy),
             deadline: wait(|a| a.deadline.as_ref(), defaults.deadline),
             window: wait(|a| a.window.as_ref(), defaults.window),
             interval: wait(|a| a.interval.as_ref(), defaults.interval).max(Duration::from_millis(100)),
@@ -103,8 +98,10 @@ pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
             }
         }
     };
-    let manifest = (question.render)(&definition, instance)
-        .map_err(|message| Unresolved { reason: "DefinitionUnusable", message: format!("version {:?}: {message}", controller.version) })?;
+    let manifest = (question.render)(&definition, instance).map_err(|message| Unresolved {
+        reason: "DefinitionUnusable",
+        message: format!("version {:?}: {message}", controller.version),
+    })?;
     check_namespace(rollout, &manifest)?;
     Ok(Target { version: controller.version.clone(), instance: instance.to_owned(), definition, manifest, only_pinned })
 }

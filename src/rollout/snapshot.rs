@@ -174,6 +174,9 @@ pub fn state_of(child: &NumaflowController) -> Option<UpgradeState> {
 
 /// How long since `then`, zero if it lies ahead (clocks differ).
 #[must_use]
-pub fn elapsed(then: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>, now: Timestamp) -> std::time::Duration {
+pub fn elapsed(
+    then: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    now: Timestamp,
+) -> std::time::Duration {
     then.and_then(|t| std::time::Duration::try_from(now.duration_since(t.0)).ok()).unwrap_or_default()
 }

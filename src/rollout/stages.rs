@@ -59,7 +59,11 @@ impl Turn<'_> {
             },
         };
         if late {
-            let words = format!("version {:?} could not be put in place within {}: {waiting}", upgrade.version, human(self.manner.deadline));
+            let words = format!(
+                "version {:?} could not be put in place within {}: {waiting}",
+                upgrade.version,
+                human(self.manner.deadline)
+            );
             if self.stored.promoted.is_some() {
                 return self.start_roll_back(&upgrade, "DeadlineExceeded", &words);
             }
@@ -70,14 +74,16 @@ impl Turn<'_> {
     }
 
     /// The new version is judged: available before the deadline, then healthy for a whole window.
-    pub(super) fn confirm(mut self, upgrade: Upgrade) -> Plan {
+    pub(super) fn confirm(self, upgrade: Upgrade) -> Plan {
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
         }
         let entering = entering(&upgrade);
         match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
-            HandOver::Wait(words) => return self.finish(Vec::new(), None, Report::confirming(&upgrade.version, &words)),
+            HandOver::Wait(words) => {
+                return self.finish(Vec::new(), None, Report::confirming(&upgrade.version, &words));
+            }
             HandOver::Done => {}
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
@@ -191,7 +197,11 @@ impl Turn<'_> {
             message = format!("{message}, which is not healthy either: {trouble}");
         }
         self.end(upgrade, result, &upgrade.failed_stage, &upgrade.reason, &message);
-        let report = if superseded { Report::pending("Superseded", &message) } else { Report::failed(&upgrade.reason, &message) };
+        let report = if superseded {
+            Report::pending("Superseded", &message)
+        } else {
+            Report::failed(&upgrade.reason, &message)
+        };
         self.events.push(Event { warning: !superseded, reason: "RolledBack", note: message });
         self.save(report)
     }

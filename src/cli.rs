@@ -1,0 +1,104 @@
+//! The command line: from arguments and environment to settings, with every mistake answered before anything starts.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    api::Wait,
+    definitions::PermittedKinds,
+    settings::{Defaults, Settings},
+};
+
+/// Installs, upgrades and rolls back the Numaflow controller and the pipelines under it, without ever getting stuck.
+#[derive(Debug, Parser)]
+#[command(name = "numaplane", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the reconcilers.
+    Controller(Box<ControllerArgs>),
+    /// Write the CustomResourceDefinitions.
+    Manifests(ManifestsArgs),
+}
+
+/// How the reconcilers run.
+#[derive(Debug, Args)]
+pub struct ControllerArgs {
+    /// Namespace of the operator: definitions in it are for every namespace.
+    #[arg(long, env = "NUMAPLANE_NAMESPACE", default_value = "numaplane-system", value_name = "NAMESPACE")]
+    pub namespace: String,
+    /// Serve this namespace only; may be given more than once. All of them if never given.
+    #[arg(
+        long = "watch-namespace",
+        env = "NUMAPLANE_WATCH_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACE"
+    )]
+    pub watch_namespaces: Vec<String>,
+    /// Let definitions ConfigMaps in other namespaces define versions for the rollouts there. Whoever may write
+    /// ConfigMaps in such a namespace can then have the operator create objects in it.
+    #[arg(long, env = "NUMAPLANE_ALLOW_NAMESPACE_DEFINITIONS")]
+    pub allow_namespace_definitions: bool,
+    /// Permit one more kind in definitions, as Kind.group (Secret, ClusterRole.rbac.authorization.k8s.io); may be given
+    /// more than once.
+    #[arg(long = "permit-kind", env = "NUMAPLANE_PERMIT_KINDS", value_delimiter = ',', value_name = "KIND.GROUP")]
+    pub permit_kinds: Vec<String>,
+    /// Look at everything again after this time, although nothing has changed.
+    #[arg(long, env = "NUMAPLANE_RESYNC", default_value = "10m", value_parser = wait, value_name = "DURATION")]
+    pub resync: Duration,
+    /// Work on this many rollouts at once.
+    #[arg(long, env = "NUMAPLANE_WORKERS", default_value_t = 16, value_name = "N")]
+    pub workers: usize,
+    /// Serve /healthz, /readyz and /metrics here.
+    #[arg(long, env = "NUMAPLANE_ADMIN_ADDRESS", default_value = "127.0.0.1:8081", value_name = "ADDRESS:PORT")]
+    pub admin_address: SocketAddr,
+    /// What to log: error, warn, info, debug or trace, also by module (`info,numaplane=debug`).
+    #[arg(long, env = "NUMAPLANE_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// How to log.
+    #[arg(long, env = "NUMAPLANE_LOG_FORMAT", default_value = "text", value_parser = ["text", "json"], value_name = "FORMAT")]
+    pub log_format: String,
+}
+
+/// Where generated files go.
+#[derive(Debug, Args)]
+pub struct ManifestsArgs {
+    /// Folder to write `crds/*.yaml` into; without it everything is printed.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    match Wait::from(text).get() {
+        Ok(duration) if duration.is_zero() => Err("must be longer than 0s".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl ControllerArgs {
+    /// The settings that the arguments ask for.
+    ///
+    /// # Errors
+    /// A kind is not written as Kind.group.
+    pub fn settings(&self) -> Result<Settings, String> {
+        let more: PermittedKinds =
+            self.permit_kinds.join(",").parse().map_err(|error| format!("--permit-kind: {error}"))?;
+        Ok(Settings {
+            operator_namespace: self.namespace.clone(),
+            namespaces: self.watch_namespaces.iter().filter(|n| !n.is_empty()).cloned().collect::<BTreeSet<_>>(),
+            definitions_anywhere: self.allow_namespace_definitions,
+            permitted: PermittedKinds::default().and(more),
+            defaults: Defaults::default(),
+            resync: self.resync,
+            workers: self.workers,
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! What a ConfigMap says: definitions, and what is wrong with those that are none.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// One version of the controller as the platform team wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// The version, as rollouts name it.
+    pub version: String,
+    /// The template of the objects: YAML documents with `{{ .InstanceSuffix }}` and `{{ .InstanceID }}`.
+    pub full_spec: String,
+    /// Whether the objects can be rendered in isolation beside production; `None` leaves it to the operator to find out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<bool>,
+    /// Whether the controller elects a leader; `None` leaves it to the operator to find out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader_election: Option<bool>,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryPlace {
+    /// The ConfigMap as `namespace/name`.
+    pub configmap: String,
+    /// The key in its `data`.
+    pub key: String,
+    /// 1-based number of the entry in the value of that key.
+    pub entry: usize,
+    /// 1-based line of that value on which the entry begins.
+    pub line: u64,
+}
+
+impl fmt::Display for EntryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { configmap, key, entry, line } = self;
+        write!(f, "ConfigMap {configmap}, key {key:?}, entry {entry}, line {line}")
+    }
+}
+
+/// A definition and where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The definition.
+    pub definition: Arc<Definition>,
+    /// Where it stands.
+    pub place: EntryPlace,
+    /// Equal for entries that say the same: same objects, same settings, however they are written.
+    pub(super) fingerprint: String,
+}
+
+/// What is wrong with an entry, or with a value as a whole. Displays as a sentence that says where it is and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct EntryError {
+    /// The ConfigMap as `namespace/name`.
+    pub configmap: String,
+    /// The key in its `data`.
+    pub key: String,
+    /// 1-based number of the entry; `None` where the trouble is not in one entry.
+    pub entry: Option<usize>,
+    /// The version the entry was to define, if it can be read.
+    pub version: Option<String>,
+    /// 1-based line in the value of the key.
+    pub line: Option<u64>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConfigMap {}, key {:?}", self.configmap, self.key)?;
+        if let Some(entry) = self.entry {
+            write!(f, ", entry {entry}")?;
+        }
+        if let Some(version) = &self.version {
+            write!(f, " (version {version:?})")?;
+        }
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Everything one ConfigMap says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The good entries.
+    pub definitions: Vec<Located>,
+    /// The bad ones, and values that are no list of entries.
+    pub errors: Vec<EntryError>,
+}
