@@ -141,8 +141,7 @@ impl Cluster {
                 self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
             }
             Step::DeleteChild { child } => {
-                let answer = self.delete::<NumaflowController>(namespace, &child.name, &child.uid).await;
-                own(&format!("NumaflowController/{}", child.name), answer)?;
+                self.delete_child(namespace, child).await?;
             }
             Step::Apply { object, uid } => return self.apply(subject, object, uid.as_deref()).await,
             Step::Recreate { id, version, uid, event } => {
@@ -253,6 +252,20 @@ impl Cluster {
         let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
         let answer = limited(api.patch(&child.name, &owned(), &patch)).await;
         self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
+        Ok(())
+    }
+
+    async fn delete_child(&self, namespace: &str, child: &Version) -> Result<(), Failure> {
+        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = delete_of(&child.uid, PropagationPolicy::Background);
+        match limited(api.delete(&child.name, &parameters)).await {
+            // Somebody's finalizer holds it.
+            Ok(answer) if answer.is_left() => answer.left().into_iter().for_each(|going| self.keep_controller(going)),
+            Ok(_) => {
+                self.world.controllers.forget(&(namespace.to_owned(), child.name.clone()), &child.uid);
+            }
+            Err(error) => own(&format!("NumaflowController/{}", child.name), gone_is_good::<()>(Err(error)))?,
+        }
         Ok(())
     }
 

@@ -14,7 +14,7 @@
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
-//! | [`cli`], [`settings`], [`metrics`], [`admin`], [`kinds`], [`generate`] | the process around it |
+//! | [`cli`], [`settings`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
 
 pub mod admin;
 pub mod api;
@@ -35,4 +35,5 @@ pub mod rollout;
 pub mod settings;
 pub mod store;
 pub mod watch;
+pub mod words;
 pub mod world;

@@ -157,11 +157,13 @@ impl Workload {
             || self.available < self.desired
             || self.total > self.desired
         {
-            // While the new spec was not observed the numbers are about an older one, and none of its replicas is known.
+            // Old replicas count as available too, and while the new spec was not observed the numbers are about an older
+            // one: what is left is how many new ones are available for sure.
+            let old = self.total - self.updated;
             let observed = self.observed_generation >= self.generation;
-            let available = if observed { self.updated.min(self.available) } else { 0 };
-            let mut text = if observed && self.updated >= self.desired && self.available >= self.desired {
-                format!("{} old replicas are still there", self.total - self.desired)
+            let available = if observed { (self.available - old).clamp(0, self.updated.max(0)) } else { 0 };
+            let mut text = if observed && self.updated >= self.desired && available >= self.desired {
+                format!("{old} old replicas are still there")
             } else {
                 format!("{available} of {} updated replicas available", self.desired)
             };
@@ -202,7 +204,8 @@ mod tests {
             (json!({"observedGeneration": 1}), "0 of 2 updated"),
             (json!({"updatedReplicas": 1}), "1 of 2 updated"),
             (json!({"availableReplicas": 1}), "1 of 2 updated"),
-            (json!({"replicas": 3}), "1 old replicas"),
+            (json!({"replicas": 3, "availableReplicas": 3}), "1 old replicas"),
+            (json!({"replicas": 3}), "1 of 2 updated"),
         ] {
             let mut status = good.clone();
             status.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());

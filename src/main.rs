@@ -46,7 +46,10 @@ fn manifests(args: &ManifestsArgs) -> Result<(), String> {
 fn controller(args: &ControllerArgs) -> Result<(), String> {
     let settings = args.settings()?;
     let filter = EnvFilter::try_new(&args.log).map_err(|error| format!("--log {:?}: {error}", args.log))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if args.log_format == "json" {
         log.json().init()
     } else {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{LABEL_TRACKING, label_value, short_hash},
-    definitions::Rendered,
+    definitions::{Rendered, cluster_scoped},
     live::{ANNOTATION_APPLIED, ObjectId},
 };
 
@@ -46,7 +46,7 @@ impl Manifest {
                     id: ObjectId::new(&object.key.group, &object.key.kind, &object.key.name),
                     version: object.key.version,
                     hash: short_hash(object.body.to_string().as_bytes()),
-                    namespace: object.body["metadata"]["namespace"].as_str().map(str::to_owned),
+                    namespace: object.namespace,
                     body: object.body,
                 })
             })
@@ -79,13 +79,17 @@ impl DesiredObject {
     #[must_use]
     pub fn placed(&self, namespace: &str, owner: &str, uid: Option<&str>) -> Value {
         let mut body = self.body.clone();
-        body["metadata"]["namespace"] = json!(namespace);
+        if !cluster_scoped(&self.id.group, &self.id.kind) {
+            body["metadata"]["namespace"] = json!(namespace);
+        }
         body["metadata"]["labels"][LABEL_TRACKING] = json!(label_value(owner));
         body["metadata"]["annotations"][ANNOTATION_APPLIED] = json!(self.hash);
         if let Some(uid) = uid {
             body["metadata"]["uid"] = json!(uid);
         }
-        if self.id.kind == "RoleBinding" && self.id.group == "rbac.authorization.k8s.io" {
+        if matches!(self.id.kind.as_str(), "RoleBinding" | "ClusterRoleBinding")
+            && self.id.group == "rbac.authorization.k8s.io"
+        {
             for subject in body["subjects"].as_array_mut().into_iter().flatten() {
                 // Manifests leave the namespace to the tool that applies them; the server wants it.
                 if subject["kind"] == "ServiceAccount" && subject["namespace"].as_str().unwrap_or_default().is_empty() {
@@ -108,5 +112,55 @@ impl DesiredObject {
     #[must_use]
     pub fn body(&self) -> &Value {
         &self.body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definitions::{Definition, Instance, PermittedKinds, render};
+
+    fn object(text: &str) -> Arc<DesiredObject> {
+        let permitted = PermittedKinds::default()
+            .and("ClusterRole.rbac.authorization.k8s.io".parse().expect("a kind with its group"));
+        let definition =
+            Definition { version: "1".into(), full_spec: text.into(), isolated: None, leader_election: None };
+        let rendered = render(&definition, &Instance::production(""), &permitted).expect("renders");
+        Manifest::new(rendered).objects.remove(0)
+    }
+
+    #[test]
+    fn an_object_carries_our_mark_the_hash_of_its_content_and_the_uid_that_must_be_there() {
+        let body = object("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app: z}}\n");
+        let placed = body.placed("team-a", "rollout", Some("u"));
+        assert_eq!(placed["metadata"]["namespace"], "team-a");
+        assert_eq!(placed["metadata"]["labels"], json!({"app": "z", LABEL_TRACKING: "rollout"}));
+        assert_eq!(placed["metadata"]["annotations"][ANNOTATION_APPLIED], body.hash);
+        assert_eq!(placed["metadata"]["uid"], "u");
+    }
+
+    #[test]
+    fn a_binding_names_the_service_account_of_its_own_namespace() {
+        let binding = object(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a}\nroleRef: {kind: Role, \
+             name: r}\nsubjects: [{kind: ServiceAccount, name: a}, {kind: ServiceAccount, name: b, namespace: other}, \
+             {kind: User, name: c}]\n",
+        );
+        let placed = binding.placed("team-a", "r", None);
+        assert_eq!(
+            placed["subjects"],
+            json!([
+                {"kind": "ServiceAccount", "name": "a", "namespace": "team-a"},
+                {"kind": "ServiceAccount", "name": "b", "namespace": "other"},
+                {"kind": "User", "name": "c"},
+            ])
+        );
+        assert!(binding.refers_to_role(&ObjectId::new("rbac.authorization.k8s.io", "Role", "r")));
+    }
+
+    #[test]
+    fn a_cluster_scoped_object_gets_no_namespace() {
+        let role = object("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n");
+        assert_eq!(role.placed("team-a", "r", None)["metadata"].get("namespace"), None);
     }
 }

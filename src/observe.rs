@@ -184,7 +184,7 @@ fn rendered(
     instance: &str,
 ) -> Result<Arc<Manifest>, String> {
     world.render(definition, instance, |definition, instance| {
-        render(definition, &Instance::production(instance), "", &settings.permitted)
+        render(definition, &Instance::production(instance), &settings.permitted)
             .map(|mut rendered| {
                 rendered.add_config_hashes();
                 Arc::new(Manifest::new(rendered))

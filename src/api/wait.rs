@@ -28,7 +28,7 @@ impl Wait {
     pub fn get(&self) -> Result<Duration, WaitError> {
         let bad = || WaitError(self.0.clone());
         // Sums that overflow would panic in the parser, so the length is bounded first, as the schema does.
-        if self.0.len() > 32 || longest_number(&self.0) > 6 {
+        if self.0.is_empty() || self.0.len() > 32 || longest_number(&self.0) > 6 {
             return Err(bad());
         }
         let parsed: kube::core::Duration = self.0.parse().map_err(|_| bad())?;

@@ -10,6 +10,7 @@ use crate::{
     manifest::Manifest,
     plan::{Learned, Step},
     rollout::snapshot::Dependants,
+    words::list,
 };
 
 /// What a removal is decided from.
@@ -77,7 +78,7 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         .filter(|l| l.deleting && l.tracking.as_deref() == Some(&mark))
         .map(|l| l.id.to_string())
         .collect();
-    if dying.is_empty() { Removal::Done } else { Removal::Wait(format!("{} to be gone", list(&dying))) }
+    if dying.is_empty() { Removal::Done } else { Removal::Wait(format!("{} to be gone", list(&dying, 5))) }
 }
 
 /// What needs the controller still, in words.
@@ -92,15 +93,5 @@ fn needed(leaving: &Leaving<'_>) -> Option<String> {
         .filter(|d| d.kind != "MonoVertex")
         .map(|d| format!("{}/{}", d.kind, d.name))
         .collect();
-    (!names.is_empty()).then(|| format!("{} to be gone: they need a running controller", list(&names)))
-}
-
-/// Up to five names, and how many more.
-#[must_use]
-pub fn list(names: &[String]) -> String {
-    let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(5) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    (!names.is_empty()).then(|| format!("{} to be gone: they need a running controller", list(&names, 5)))
 }

@@ -11,7 +11,8 @@ use super::{
     versions,
 };
 
-/// All definitions known, by namespace and version; what it answers does not depend on the order in which ConfigMaps came.
+/// All definitions known, by namespace and version; what it answers does not depend on the order in which ConfigMaps
+/// came.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     namespaces: BTreeMap<String, Namespace>,
@@ -73,8 +74,8 @@ impl Catalogue {
         Self::default()
     }
 
-    /// Takes in what the ConfigMap `name` says now, in place of what it said before. Answers the versions about which the
-    /// namespace says something else than before: who asked for one of them should ask again.
+    /// Takes in what the ConfigMap `name` says now, in place of what it said before. Answers the versions about which
+    /// the namespace says something else than before: who asked for one of them should ask again.
     pub fn set(&mut self, namespace: &str, name: &str, parsed: Parsed) -> BTreeSet<String> {
         let namespace = self.namespaces.entry(namespace.to_owned()).or_default();
         namespace.config_maps.insert(name.to_owned(), parsed);
@@ -94,8 +95,8 @@ impl Catalogue {
         changed
     }
 
-    /// What `namespaces` say about `version`: the first that says anything decides. So a namespace can have a version of its
-    /// own, and a slip in it is told instead of answered by another namespace.
+    /// What `namespaces` say about `version`: the first that says anything decides. So a namespace can have a version
+    /// of its own, and a slip in it is told instead of answered by another namespace.
     #[must_use]
     pub fn lookup(&self, namespaces: &[&str], version: &str) -> Lookup {
         let statement = namespaces.iter().find_map(|namespace| self.namespaces.get(*namespace)?.versions.get(version));
@@ -111,7 +112,8 @@ impl Catalogue {
         }
     }
 
-    /// The versions that `namespaces` say anything about, malformed and ambiguous ones included, in their natural order.
+    /// The versions that `namespaces` say anything about, malformed and ambiguous ones included, in their natural
+    /// order.
     #[must_use]
     pub fn versions(&self, namespaces: &[&str]) -> Vec<String> {
         let all: BTreeSet<_> = self.known(namespaces).flat_map(|(_, known)| known.versions.keys()).collect();

@@ -12,7 +12,8 @@ pub struct Definition {
     pub version: String,
     /// The template of the objects: YAML documents with `{{ .InstanceSuffix }}` and `{{ .InstanceID }}`.
     pub full_spec: String,
-    /// Whether the objects can be rendered in isolation beside production; `None` leaves it to the operator to find out.
+    /// Whether the objects can be rendered in isolation beside production; `None` leaves it to the operator to find
+    /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolated: Option<bool>,
     /// Whether the controller elects a leader; `None` leaves it to the operator to find out.
@@ -51,7 +52,8 @@ pub struct Located {
     pub(super) fingerprint: String,
 }
 
-/// What is wrong with an entry, or with a value as a whole. Displays as a sentence that says where it is and what to do.
+/// What is wrong with an entry, or with a value as a whole. Displays as a sentence that says where it is and what to
+/// do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct EntryError {
     /// The ConfigMap as `namespace/name`.

@@ -10,7 +10,8 @@ use super::yaml::{self, YamlError};
 
 /// The one key that is read.
 pub(super) const LIST: &str = "controllerDefinitions";
-/// Values that aliases may expand to: whole entries are repeated at most, and each may be hundreds of kilobytes of text.
+/// Values that aliases may expand to: whole entries are repeated at most, and each may be hundreds of kilobytes of
+/// text.
 const REPLAYS: usize = 1_000;
 
 /// A scalar.

@@ -58,8 +58,8 @@ fn text(value: &str, sink: &mut String) {
     sink.push('"');
 }
 
-/// Sha256 over the values in the order given, in hexadecimal (64 digits). Values are kept apart: moving content from one
-/// to the next changes the hash.
+/// Sha256 over the values in the order given, in hexadecimal (64 digits). Values are kept apart: moving content from
+/// one to the next changes the hash.
 pub(super) fn sha256<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
     let mut hasher = Sha256::new();
     let mut buffer = String::new();

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use super::{names, objects::ObjectKey};
 
-/// Kinds permitted unless the operator is configured otherwise: what a controller in one namespace is made of. No Secret
-/// (the operator would need to read secrets) and nothing cluster-scoped (a rollout would reach out of its namespace).
+/// Kinds permitted unless the operator is configured otherwise: what a controller in one namespace is made of. No
+/// Secret (the operator would need to read secrets) and nothing cluster-scoped (a rollout would reach out of its
+/// namespace).
 const DEFAULT: [&str; 13] = [
     "ServiceAccount",
     "ConfigMap",
@@ -31,8 +32,8 @@ pub struct PermittedKinds(BTreeSet<String>);
 /// A kind that cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a kind: write the singular name with a capital letter and the group after a dot, like Deployment.apps \
-     (core kinds have no group: ConfigMap)"
+    "{0:?} is not a kind: write the singular name with a capital letter and the group after a dot, like \
+     Deployment.apps (core kinds have no group: ConfigMap)"
 )]
 pub struct KindError(String);
 
@@ -111,7 +112,8 @@ pub(super) fn rank(object: &ObjectKey) -> u8 {
     }
 }
 
-/// Whether objects of this kind have no namespace. Kinds that Kubernetes does not bring itself are taken for namespaced.
+/// Whether objects of this kind have no namespace. Kinds that Kubernetes does not bring itself are taken for
+/// namespaced.
 #[must_use]
 pub fn cluster_scoped(group: &str, kind: &str) -> bool {
     matches!(

@@ -5,8 +5,8 @@
 //!     └▶ EntryError: entry, line, what to do               └▶ missing, ambiguous, malformed: why, in words
 //! ```
 //!
-//! Everything here is pure: text in, values out. Who may define, what is pinned and when something is applied is decided
-//! elsewhere.
+//! Everything here is pure: text in, values out. Who may define, what is pinned and when something is applied is
+//! decided elsewhere.
 
 mod catalogue;
 mod config_hash;

@@ -37,7 +37,8 @@ pub(super) fn check(object: &ObjectKey) -> Result<(), NameProblem> {
         _ => {
             if !is_subdomain(name) {
                 return Err(NameProblem::Invalid(
-                    "only lower-case letters, digits, \"-\" and \".\", with a letter or digit at both ends and beside dots",
+                    "only lower-case letters, digits, \"-\" and \".\", with a letter or digit at both ends and \
+                     beside dots",
                 ));
             }
         }
@@ -45,8 +46,8 @@ pub(super) fn check(object: &ObjectKey) -> Result<(), NameProblem> {
     Ok(())
 }
 
-/// Longest name of an object of this kind. The server accepts longer names for workloads, but the objects and labels that
-/// their controllers derive from them would be refused, and no pod would ever start.
+/// Longest name of an object of this kind. The server accepts longer names for workloads, but the objects and labels
+/// that their controllers derive from them would be refused, and no pod would ever start.
 fn limit(object: &ObjectKey) -> usize {
     match (object.group.as_str(), object.kind.as_str()) {
         ("", "Service" | "Namespace") => 63,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{kinds::cluster_scoped, objects::ObjectKey};
+use super::objects::ObjectKey;
 
 /// Fields of metadata that the server owns; manifests exported from a cluster carry them.
 const SERVER_OWNED: [&str; 7] =
@@ -49,36 +49,19 @@ pub(super) fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Makes `body` what server-side apply needs in `namespace`.
-pub(super) fn for_apply(key: &ObjectKey, body: &mut Value, namespace: &str) {
-    if !cluster_scoped(&key.group, &key.kind)
-        && let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut)
-    {
-        metadata.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
-    }
+/// Makes `body` what server-side apply needs.
+pub(super) fn for_apply(key: &ObjectKey, body: &mut Value) {
     match (key.group.as_str(), key.kind.as_str()) {
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => subjects(body, namespace),
         ("apps", "Deployment") => strategy(body, "strategy"),
         ("apps", "StatefulSet") => strategy(body, "updateStrategy"),
         _ => {}
     }
 }
 
-/// A service account that a binding names without a namespace is the one in the binding's own.
-fn subjects(body: &mut Value, namespace: &str) {
-    let Some(subjects) = body.get_mut("subjects").and_then(Value::as_array_mut) else { return };
-    for subject in subjects.iter_mut().filter_map(Value::as_object_mut) {
-        if subject.get("kind").and_then(Value::as_str) == Some("ServiceAccount")
-            && subject.get("namespace").is_none_or(is_nothing)
-        {
-            subject.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
-        }
-    }
-}
-
 /// Says `rollingUpdate: {}` where a rolling update is meant but not described.
 ///
-/// The server fills in the details and nobody owns them, so that a later change to `Recreate` (or `OnDelete`) is refused:
+/// The server fills in the details and nobody owns them, so that a later change to `Recreate` (or `OnDelete`) is
+/// refused:
 /// `rollingUpdate: Forbidden`. Owning the empty map is enough to have them go with it, in both directions.
 fn strategy(body: &mut Value, field: &str) {
     let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -115,7 +98,7 @@ mod tests {
     }
 
     fn applied(group: &str, kind: &str, mut body: Value) -> Value {
-        for_apply(&key(group, kind), &mut body, "team-a");
+        for_apply(&key(group, kind), &mut body);
         body
     }
 
@@ -144,34 +127,6 @@ mod tests {
         }
         assert_eq!(applied("apps", "DaemonSet", json!({"spec": {}})), json!({"spec": {}}));
         assert_eq!(applied("example.com", "Deployment", json!({"spec": {}})), json!({"spec": {}}));
-    }
-
-    #[test]
-    fn a_binding_names_the_service_account_of_its_own_namespace() {
-        let body = applied(
-            "rbac.authorization.k8s.io",
-            "RoleBinding",
-            json!({"metadata": {}, "subjects": [
-                {"kind": "ServiceAccount", "name": "a"},
-                {"kind": "ServiceAccount", "name": "b", "namespace": "elsewhere"},
-                {"kind": "User", "name": "c"},
-            ]}),
-        );
-        assert_eq!(body["metadata"]["namespace"], "team-a");
-        assert_eq!(
-            body["subjects"],
-            json!([
-                {"kind": "ServiceAccount", "name": "a", "namespace": "team-a"},
-                {"kind": "ServiceAccount", "name": "b", "namespace": "elsewhere"},
-                {"kind": "User", "name": "c"},
-            ])
-        );
-    }
-
-    #[test]
-    fn cluster_scoped_objects_get_no_namespace() {
-        let body = applied("rbac.authorization.k8s.io", "ClusterRole", json!({"metadata": {}}));
-        assert_eq!(body["metadata"], json!({}));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! From the text of a definition to the objects in it: the half of rendering that needs no cluster's settings, and so can
-//! be done as soon as a ConfigMap is seen.
+//! From the text of a definition to the objects in it: the half of rendering that needs no cluster's settings, and so
+//! can be done as soon as a ConfigMap is seen.
 
 use std::fmt;
 
@@ -55,6 +55,8 @@ impl fmt::Display for ObjectKey {
 pub struct Object {
     /// What identifies it.
     pub key: ObjectKey,
+    /// Namespace that the definition writes into it, if any. It is not in the body: a rendering serves every namespace.
+    pub namespace: Option<String>,
     /// The object, as JSON.
     pub body: Value,
 }
@@ -161,7 +163,7 @@ fn identify(body: Value, place: Place) -> Result<Found, String> {
     let key =
         ObjectKey { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), name: name.clone() };
     maps_of_text(&key, &body)?;
-    Ok(Found { place, object: Object { key, body } })
+    Ok(Found { place, object: Object { key, namespace: None, body } })
 }
 
 fn word<'v>(fields: &'v Map<String, Value>, field: &str) -> Result<&'v str, String> {
@@ -172,7 +174,8 @@ fn word<'v>(fields: &'v Map<String, Value>, field: &str) -> Result<&'v str, Stri
     }
 }
 
-/// Where every value must be text. The server's own answer to an unquoted `true` or `1.10` names neither object nor field.
+/// Where every value must be text. The server's own answer to an unquoted `true` or `1.10` names neither object nor
+/// field.
 const MAPS_OF_TEXT: [&str; 6] = [
     "/metadata/labels",
     "/metadata/annotations",

@@ -1,5 +1,5 @@
-//! From a ConfigMap to definitions: every data key and every entry is read on its own, and what is wrong with one is told
-//! with its line and takes no other with it.
+//! From a ConfigMap to definitions: every data key and every entry is read on its own, and what is wrong with one is
+//! told with its line and takes no other with it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,8 +19,8 @@ use super::{
 /// Reads the `data` of a ConfigMap: the value of every key is YAML with a list `controllerDefinitions` of
 /// `{version, fullSpec, isolated?, leaderElection?}`. Names of keys and unknown fields do not matter.
 ///
-/// An entry is good if its version is one and its `fullSpec`, rendered for some instance, is a stream of YAML documents that
-/// are objects. Whether its kinds and names are permitted depends on who asks, see [`super::render()`].
+/// An entry is good if its version is one and its `fullSpec`, rendered for some instance, is a stream of YAML documents
+/// that are objects. Whether its kinds and names are permitted depends on who asks, see [`super::render()`].
 #[must_use]
 pub fn parse_config_map(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Parsed {
     let mut parsed = Parsed::default();
@@ -216,7 +216,8 @@ impl Reader<'_> {
         Ok((Definition { version, full_spec, isolated, leader_election }, fingerprint))
     }
 
-    /// The line of the value on which line `line` of `full_spec` stands, if it stands there as it is (in a block scalar).
+    /// The line of the value on which line `line` of `full_spec` stands, if it stands there as it is (in a block
+    /// scalar).
     /// `first` is the line of its first character that is not a line break.
     fn line_in_value(&self, full_spec: &str, first: u64, line: u64) -> Option<u64> {
         let blank = full_spec.bytes().take_while(|byte| *byte == b'\n').count() as u64;

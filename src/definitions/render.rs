@@ -16,15 +16,15 @@ use super::{
 };
 use crate::api::ANNOTATION_CONFIG_HASH;
 
-/// The objects of a definition for one instance in one namespace.
+/// The objects of a definition for one instance, in any namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// The objects in the order in which they are applied: service accounts, ConfigMaps, Secrets, Roles, bindings, Services,
-    /// others, workloads; in the order of the definition within each.
+    /// The objects in the order in which they are applied: service accounts, ConfigMaps, Secrets, Roles, bindings,
+    /// Services, others, workloads; in the order of the definition within each.
     pub objects: Vec<Object>,
-    /// `v1:` and 64 hexadecimal digits: sha256 of the objects as the definition has them. Comments, the order of documents
-    /// and fields and the style of quoting change nothing, nor does the namespace. Rendered for the production instance
-    /// this is the `definitionHash`.
+    /// `v1:` and 64 hexadecimal digits: sha256 of the objects as the definition has them. Comments, the order of
+    /// documents and fields and the style of quoting change nothing, nor does the namespace. Rendered for the
+    /// production instance this is the `definitionHash`.
     pub hash: String,
 }
 
@@ -43,8 +43,8 @@ pub enum RenderError {
     Empty {},
     /// A kind that definitions may not hold.
     #[error(
-        "{object} ({place}) is of a kind that definitions may not hold: {} is not among {permitted}; take it out of the \
-         definition, or have the platform team permit it (--permit-kind={})",
+        "{object} ({place}) is of a kind that definitions may not hold: {} is not among {permitted}; take it out of \
+         the definition, or have the platform team permit it (--permit-kind={})",
         object.group_kind(),
         object.group_kind()
     )]
@@ -56,24 +56,10 @@ pub enum RenderError {
         /// The kinds that are permitted.
         permitted: String,
     },
-    /// An object for another namespace.
-    #[error(
-        "{object} ({place}) says metadata.namespace {found:?}, but the definition is rendered for namespace \
-         {namespace:?}: remove the field"
-    )]
-    ForeignNamespace {
-        /// The object.
-        object: Box<ObjectKey>,
-        /// Where it stands.
-        place: Place,
-        /// What its metadata.namespace is.
-        found: String,
-        /// The namespace of the rollout.
-        namespace: String,
-    },
     /// A name that the server, or the controllers behind it, cannot take.
     #[error(
-        "the name of {object} ({place}) has {} characters and may have {limit}: shorten it, or the instance ID", object.name.len()
+        "the name of {object} ({place}) has {} characters and may have {limit}: shorten it, or the instance ID",
+        object.name.len()
     )]
     NameTooLong {
         /// The object.
@@ -124,7 +110,6 @@ impl RenderError {
         match self {
             Self::Document { .. } | Self::Empty {} => "DefinitionMalformed",
             Self::KindNotPermitted { .. } => "KindNotPermitted",
-            Self::ForeignNamespace { .. } => "ForeignNamespace",
             Self::NameTooLong { .. } => "NameTooLong",
             Self::InvalidName { .. } => "InvalidName",
             Self::ForbiddenField { .. } => "ForbiddenField",
@@ -140,15 +125,14 @@ const FORBIDDEN: [(&str, &str); 3] = [
     ("finalizers", "the object could not be removed without whoever serves them"),
 ];
 
-/// Renders `definition` for `instance` in `namespace`.
+/// Renders `definition` for `instance`. The namespace comes when an object is applied.
 ///
 /// # Errors
-/// The first object that cannot be applied as it stands, see [`RenderError`]. What only the server knows (schemas, quota,
-/// admission) is left to a dry-run.
+/// The first object that cannot be applied as it stands, see [`RenderError`]. What only the server knows (schemas,
+/// quota, admission) is left to a dry-run.
 pub fn render(
     definition: &Definition,
     instance: &Instance,
-    namespace: &str,
     permitted: &PermittedKinds,
 ) -> Result<Rendered, RenderError> {
     let mut found = objects::read(&definition.full_spec, instance).map_err(|error| RenderError::Document { error })?;
@@ -162,7 +146,7 @@ pub fn render(
             let permitted = permitted.to_string();
             return Err(RenderError::KindNotPermitted { object: Box::new(key.clone()), place, permitted });
         }
-        check_metadata(object, place, namespace)?;
+        check_metadata(object, place)?;
         let key = &object.key;
         if let Some(first) = places.insert((key.group.clone(), key.kind.clone(), key.name.clone()), place) {
             return Err(RenderError::Duplicate { object: Box::new(key.clone()), first, place });
@@ -170,16 +154,16 @@ pub fn render(
     }
     let mut objects: Vec<_> = found.into_iter().map(|found| found.object).collect();
     let hash = definition_hash(&objects);
-    for Object { key, body } in &mut objects {
-        normalise::for_apply(key, body, namespace);
+    for Object { key, body, .. } in &mut objects {
+        normalise::for_apply(key, body);
     }
     objects.sort_by_key(|object| kinds::rank(&object.key));
     Ok(Rendered { objects, hash })
 }
 
-/// Leaves in metadata what may be there, or says what may not. A namespace that is the right one goes as well, so that the
-/// hash is the same with and without it.
-fn check_metadata(object: &mut Object, place: Place, namespace: &str) -> Result<(), RenderError> {
+/// Leaves in metadata what may be there, or says what may not. A namespace that is the right one goes as well, so that
+/// the hash is the same with and without it.
+fn check_metadata(object: &mut Object, place: Place) -> Result<(), RenderError> {
     normalise::drop_server_owned(&mut object.body);
     let key = &object.key;
     match names::check(key) {
@@ -197,16 +181,8 @@ fn check_metadata(object: &mut Object, place: Place, namespace: &str) -> Result<
             return Err(RenderError::ForbiddenField { object: Box::new(key.clone()), place, field, why });
         }
     }
-    match metadata.remove("namespace") {
-        None => Ok(()),
-        Some(Value::String(found)) if found == namespace => Ok(()),
-        Some(found) => Err(RenderError::ForeignNamespace {
-            object: Box::new(key.clone()),
-            place,
-            found: found.as_str().map_or_else(|| found.to_string(), str::to_owned),
-            namespace: namespace.to_owned(),
-        }),
-    }
+    object.namespace = metadata.remove("namespace").map(|n| n.as_str().map_or_else(|| n.to_string(), str::to_owned));
+    Ok(())
 }
 
 /// The hash of the objects, whatever their order.
@@ -226,11 +202,11 @@ impl Rendered {
         self.objects.iter().filter_map(hash).collect()
     }
 
-    /// Writes [`Self::config_hashes`] into the annotations of the pod templates, so that a change of configuration rolls
-    /// the pods. Workloads that use no configuration of this set stay as they are, and so does [`Self::hash`].
+    /// Writes [`Self::config_hashes`] into the annotations of the pod templates, so that a change of configuration
+    /// rolls the pods. Workloads that use no configuration of this set stay as they are, and so does [`Self::hash`].
     pub fn add_config_hashes(&mut self) {
         let hashes = self.config_hashes();
-        for Object { key, body } in &mut self.objects {
+        for Object { key, body, .. } in &mut self.objects {
             let Some(hash) = hashes.get(key) else { continue };
             let Some(template) = body.pointer_mut("/spec/template").and_then(Value::as_object_mut) else { continue };
             let metadata = template.entry("metadata").or_insert(Value::Null);

@@ -1,5 +1,5 @@
-//! The entries of a value that is not YAML as a whole: cut at the lines where entries begin, each is read on its own, so
-//! that a slip in one costs that one.
+//! The entries of a value that is not YAML as a whole: cut at the lines where entries begin, each is read on its own,
+//! so that a slip in one costs that one.
 
 use super::entries::LIST;
 

@@ -2,9 +2,9 @@
 //!
 //! Definitions are Go templates over `.InstanceSuffix` and `.InstanceID`. They carry text that has braces of its own
 //! (alerts with `{{ $labels.pod }}`, scripts, other people's templates), which must reach the cluster byte for byte. So
-//! this is Go's lexer, and of its language the two variables alone: plain, after `$`, in parentheses, with spaces and line
-//! breaks, with trim markers. Quoted text and comments inside other actions are skipped as Go skips them, so that a
-//! variable named in them stays.
+//! this is Go's lexer, and of its language the two variables alone: plain, after `$`, in parentheses, with spaces and
+//! line breaks, with trim markers. Quoted text and comments inside other actions are skipped as Go skips them, so that
+//! a variable named in them stays.
 
 use std::borrow::Cow;
 
@@ -32,8 +32,8 @@ pub fn render_template(text: &str, instance: &Instance) -> String {
     Rendering::new(text, instance).text.into_owned()
 }
 
-/// Longest action that is looked through for its end. Longer ones are text like any other; without a bound, text full of
-/// opening braces would be read once for each of them.
+/// Longest action that is looked through for its end. Longer ones are text like any other; without a bound, text full
+/// of opening braces would be read once for each of them.
 const LONGEST_ACTION: usize = 1024;
 
 /// Rendered text that remembers where line breaks went.
@@ -138,8 +138,8 @@ enum Action {
 }
 
 impl Action {
-    /// Reads what stands at the start of `text`, which begins with `{{`. `comments_end` turns false once the rest of the
-    /// text is known to hold no end of a comment.
+    /// Reads what stands at the start of `text`, which begins with `{{`. `comments_end` turns false once the rest of
+    /// the text is known to hold no end of a comment.
     fn read(text: &str, comments_end: &mut bool) -> Self {
         let bytes = text.as_bytes();
         let trim_before = bytes.get(2) == Some(&b'-') && is_space(bytes.get(3));

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Orders versions as people do: numbers by value, a leading `v` ignored, a pre-release before its release. Text that is
-/// no version has a place, too; equal only if the texts are.
+/// Orders versions as people do: numbers by value, a leading `v` ignored, a pre-release before its release. Text that
+/// is no version has a place, too; equal only if the texts are.
 pub(super) fn order(a: &str, b: &str) -> Ordering {
     let (core_a, pre_a) = split(a);
     let (core_b, pre_b) = split(b);

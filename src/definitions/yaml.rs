@@ -2,9 +2,9 @@
 //!
 //! `kubectl` and the controllers read manifests with `sigs.k8s.io/yaml`, which follows YAML 1.1. A definition must mean
 //! here what it means there, so: unquoted `yes`, `no`, `on`, `off`, `y` and `n` are booleans, `0644` is octal, whole
-//! floats such as `1.0` become integers (Go prints them so), keys that are numbers or booleans become text, `<<` merges.
-//! Stricter than there: a key given twice, infinities and numbers that overflow are errors. More lenient than there:
-//! booleans in mixed case (`yEs`).
+//! floats such as `1.0` become integers (Go prints them so), keys that are numbers or booleans become text, `<<`
+//! merges. Stricter than there: a key given twice, infinities and numbers that overflow are errors. More lenient than
+//! there: booleans in mixed case (`yEs`).
 
 use std::{cell::Cell, fmt};
 
@@ -12,8 +12,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{MessageFormatter, Options, UserMessageFormatter, options::DuplicateKeyPolicy};
 
-/// What one document may weigh after aliases are expanded: bytes of text plus [`NODE`] per value. A ConfigMap holds 1 MiB
-/// and an object of the API 1.5 MiB, so honest text stays far below; a few lines of aliases upon aliases do not.
+/// What one document may weigh after aliases are expanded: bytes of text plus [`NODE`] per value. A ConfigMap holds 1
+/// MiB and an object of the API 1.5 MiB, so honest text stays far below; a few lines of aliases upon aliases do not.
 const HEAVIEST: usize = 16 << 20;
 /// Weight of a value beside its text.
 const NODE: usize = 8;
@@ -94,8 +94,8 @@ fn marker<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
     line.strip_prefix(marker).filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// The settings of every parse here. Values and text are limited to what a ConfigMap can hold, aliases (`replays` is the
-/// number of values they may expand to) to what no honest definition needs.
+/// The settings of every parse here. Values and text are limited to what a ConfigMap can hold, aliases (`replays` is
+/// the number of values they may expand to) to what no honest definition needs.
 pub(super) fn options(duplicate_keys: DuplicateKeyPolicy, replays: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -328,13 +328,12 @@ mod tests {
 
     #[test]
     fn a_few_lines_of_aliases_cannot_fill_the_memory() {
-        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for level in 1..10 {
-            let below = level - 1;
-            let items = vec![format!("*a{below}"); 10].join(", ");
-            bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
-        }
-        parse(&bomb).expect_err("ten to the tenth");
+        let level = |level: usize| {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            format!("a{level}: &a{level} [{items}]\n")
+        };
+        let levels: Vec<_> = (1..10).map(level).collect();
+        parse(&format!("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n{}", levels.concat())).expect_err("ten to the tenth");
 
         let mut long = format!("anchors: &a1\n- &a0 \"{}\"\nlist:\n", "x".repeat(500_000));
         long.push_str(&"- *a0\n".repeat(900));

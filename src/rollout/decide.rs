@@ -14,7 +14,6 @@ use crate::{
     },
     controller::{
         produce::{Producing, steps},
-        removal::list,
         standing::{Production, Standing, assess},
     },
     manifest::Manifest,
@@ -26,6 +25,7 @@ use crate::{
         snapshot::{Snapshot, Target, Unresolved, elapsed, state_of},
     },
     settings::Defaults,
+    words::list,
 };
 
 /// Decides the next steps.
@@ -106,14 +106,15 @@ impl<'a> Turn<'a> {
     fn decide(mut self) -> Plan {
         if let Some(adopted) = self.promoted_by_label() {
             self.next.promoted = Some(adopted);
-            return self.save(Report::pending("Adopting", "the promoted child is known by its label; recording it"));
+            return self
+                .save(None, Report::pending("Adopting", "the promoted child is known by its label; recording it"));
         }
         let Some(upgrade) = self.stored.upgrade.clone() else { return self.at_rest() };
         match Stage::parse(&upgrade.stage) {
             // Production has not been touched in these.
             Some(Stage::Resolve | Stage::Verify | Stage::Drain) => {
                 self.next.upgrade = None;
-                self.save(Report::pending("Restarting", "starting the attempt afresh"))
+                self.save(None, Report::pending("Restarting", "starting the attempt afresh"))
             }
             Some(Stage::CutOver) => self.cut_over(upgrade),
             Some(Stage::Confirm) => self.confirm(upgrade),
@@ -300,7 +301,7 @@ impl<'a> Turn<'a> {
             ..Upgrade::default()
         });
         let report = Report::cutting_over(&target.version, "");
-        self.save(report)
+        self.save(None, report)
     }
 
     fn pin(&self, target: &Target, name: String) -> Step {
@@ -520,7 +521,7 @@ impl<'a> Turn<'a> {
             format!(
                 "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while {} {} the old one; move or delete \
                  {} first",
-                list(&names),
+                list(&names, 5),
                 if names.len() == 1 { "uses" } else { "use" },
                 if names.len() == 1 { "it" } else { "them" }
             )
@@ -563,8 +564,8 @@ impl<'a> Turn<'a> {
     }
 
     /// Writes the status in the making; the next call goes on from there.
-    pub(super) fn save(mut self, report: Report) -> Plan {
-        report.write(&mut self, None);
+    pub(super) fn save(mut self, standing: Option<&Standing>, report: Report) -> Plan {
+        report.write(&mut self, standing);
         let (status, events) = (Box::new(self.next), self.events);
         Plan::of(vec![Step::WriteStatus { status, events }])
     }
@@ -581,6 +582,12 @@ impl<'a> Turn<'a> {
     /// Whether the strategy of the attempt asks for a stage that is left out.
     pub(super) fn strategy(upgrade: &Upgrade) -> Strategy {
         Strategy::parse(&upgrade.strategy).unwrap_or_default()
+    }
+
+    /// The time in whole seconds, as it is stored, never before it: a wait that counts from it is never cut short.
+    pub(super) fn not_before_now(&self) -> Time {
+        let up = jiff::SignedDuration::from_nanos(999_999_999);
+        Time(self.now.checked_add(up).unwrap_or(self.now))
     }
 
     /// When the window of the assessment began, if every workload has been healthy since.

@@ -9,6 +9,7 @@ use crate::{
     manifest::Manifest,
     rollout::snapshot::{Revision, Target, Unresolved},
     settings::Defaults,
+    words::list,
 };
 
 /// How an attempt is made and judged: spec over defaults.
@@ -111,18 +112,18 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
     match lookup {
         Lookup::Found(_) => Unresolved { reason: "Found", message: String::new() },
         Lookup::Missing { defined, looked_at, nearest } => {
-            let defined = if defined.is_empty() { "none".to_owned() } else { defined.join(", ") };
+            let defined = if defined.is_empty() { "none".to_owned() } else { list(defined, 30) };
             let looked_at = if looked_at.is_empty() {
                 "no ConfigMap is labelled numaplane.numaproj.io/config=numaflow-controller-definitions".to_owned()
             } else {
-                format!("looked in {}", looked_at.join(", "))
+                format!("looked in {}", list(looked_at, 10))
             };
-            let hint = nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default();
+            let hint = nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_else(|| ".".to_owned());
             Unresolved {
                 reason: "DefinitionNotFound",
                 message: format!(
-                    "spec.controller.version: version {version:?} is not defined (defined versions: {defined}; {looked_at}){hint} \
-                     Set a defined version, or add this one to a definitions ConfigMap"
+                    "spec.controller.version: version {version:?} is not defined{hint} Defined versions: {defined} \
+                     ({looked_at}). Set one of them, or add this version to a definitions ConfigMap"
                 ),
             }
         }

@@ -4,12 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
+    controller::standing::Standing,
     plan::{Event, Plan},
     rollout::{
         decide::{HandOver, Turn, taken},
         report::Report,
         snapshot::elapsed,
     },
+    words::duration,
 };
 
 impl Turn<'_> {
@@ -52,7 +54,7 @@ impl Turn<'_> {
                             ..upgrade.clone()
                         });
                         let report = Report::confirming(&upgrade.version, &standing.waiting_for());
-                        return self.save(report);
+                        return self.save(Some(&standing), report);
                     }
                     standing.waiting_for()
                 }
@@ -62,7 +64,7 @@ impl Turn<'_> {
             let words = format!(
                 "version {:?} could not be put in place within {}: {waiting}",
                 upgrade.version,
-                human(self.manner.deadline)
+                duration(self.manner.deadline)
             );
             if self.stored.promoted.is_some() {
                 return self.start_roll_back(&upgrade, "DeadlineExceeded", &words);
@@ -88,7 +90,7 @@ impl Turn<'_> {
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
             Ok(manifest) => manifest,
-            Err(words) => return self.judge(upgrade, false, &words),
+            Err(words) => return self.judge(upgrade, None, &words),
         };
         let standing = self.standing(&manifest);
         let steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
@@ -97,32 +99,35 @@ impl Turn<'_> {
         }
         let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
         let waiting = format!("{}{refused}", standing.waiting_for());
-        self.judge(upgrade, standing.healthy(), &waiting)
+        self.judge(upgrade, Some(&standing), &waiting)
     }
 
-    fn judge(mut self, mut upgrade: Upgrade, healthy: bool, waiting: &str) -> Plan {
+    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, waiting: &str) -> Plan {
+        let healthy = standing.is_some_and(Standing::healthy);
         let since = Self::healthy_since(&upgrade).cloned();
         match (healthy, since) {
-            (true, _) if self.manner.window.is_zero() => self.promote(&upgrade),
+            (true, _) if self.manner.window.is_zero() => self.promote(&upgrade, standing),
             (true, None) => {
-                upgrade.assessment = Some(Assessment { healthy_since: Some(Time(self.now)) });
+                upgrade.assessment = Some(Assessment { healthy_since: Some(self.not_before_now()) });
                 self.next.upgrade = Some(upgrade.clone());
                 let report = self.in_window(&upgrade);
-                self.save(report)
+                self.save(standing, report)
             }
-            (true, Some(since)) if elapsed(Some(&since), self.now) >= self.manner.window => self.promote(&upgrade),
+            (true, Some(since)) if elapsed(Some(&since), self.now) >= self.manner.window => {
+                self.promote(&upgrade, standing)
+            }
             (true, Some(since)) => {
                 let left = self.manner.window.saturating_sub(elapsed(Some(&since), self.now));
                 self.again_after = Some(left.max(std::time::Duration::from_millis(100)));
                 let report = self.in_window(&upgrade);
-                self.finish(Vec::new(), None, report)
+                self.finish(Vec::new(), standing, report)
             }
             // Unhealthy past the deadline; a version that flaps does not get a new one.
             (false, _) if self.in_stage(&upgrade) >= self.manner.deadline => {
                 let words = format!(
                     "version {:?} was not healthy within {}: {waiting}",
                     upgrade.version,
-                    human(self.manner.deadline)
+                    duration(self.manner.deadline)
                 );
                 if self.stored.promoted.is_some() {
                     self.start_roll_back(&upgrade, "DeadlineExceeded", &words)
@@ -134,24 +139,24 @@ impl Turn<'_> {
             (false, Some(_)) => {
                 upgrade.assessment = None;
                 self.next.upgrade = Some(upgrade.clone());
-                self.save(Report::confirming(&upgrade.version, waiting))
+                self.save(standing, Report::confirming(&upgrade.version, waiting))
             }
             (false, None) => {
                 self.look_again_at_deadline(&upgrade);
-                self.finish(Vec::new(), None, Report::confirming(&upgrade.version, waiting))
+                self.finish(Vec::new(), standing, Report::confirming(&upgrade.version, waiting))
             }
         }
     }
 
     fn in_window(&self, upgrade: &Upgrade) -> Report {
-        let words = format!("healthy; promoted after it has stayed so for {}", human(self.manner.window));
+        let words = format!("healthy; promoted after it has stayed so for {}", duration(self.manner.window));
         Report::confirming(&upgrade.version, &words)
     }
 
-    fn promote(mut self, upgrade: &Upgrade) -> Plan {
+    fn promote(mut self, upgrade: &Upgrade, standing: Option<&Standing>) -> Plan {
         self.next.promoted = Some(Promoted { name: upgrade.to.clone(), ..entering(upgrade) });
         self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", "");
-        self.save(Report::deployed(None))
+        self.save(standing, Report::deployed(None))
     }
 
     /// The last confirmed version comes back.
@@ -159,7 +164,7 @@ impl Turn<'_> {
         let Some(promoted) = self.stored.promoted.clone() else {
             // Nothing to go back to; the attempt starts afresh.
             self.end(&upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
-            return self.save(Report::pending("Restarting", "nothing is promoted; starting afresh"));
+            return self.save(None, Report::pending("Restarting", "nothing is promoted; starting afresh"));
         };
         let late = self.in_stage(&upgrade) >= self.manner.deadline;
         let waiting = match self.hand_over(&promoted) {
@@ -174,7 +179,7 @@ impl Turn<'_> {
                         return Plan::of(steps);
                     }
                     if standing.healthy() {
-                        return self.rolled_back(&upgrade, &promoted, "");
+                        return self.rolled_back(&upgrade, &promoted, Some(&standing), "");
                     }
                     standing.waiting_for()
                 }
@@ -183,13 +188,19 @@ impl Turn<'_> {
         let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
         let waiting = format!("{waiting}{refused}");
         if late {
-            return self.rolled_back(&upgrade, &promoted, &waiting);
+            return self.rolled_back(&upgrade, &promoted, None, &waiting);
         }
         self.look_again_at_deadline(&upgrade);
         self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
     }
 
-    fn rolled_back(mut self, upgrade: &Upgrade, promoted: &Promoted, trouble: &str) -> Plan {
+    fn rolled_back(
+        mut self,
+        upgrade: &Upgrade,
+        promoted: &Promoted,
+        standing: Option<&Standing>,
+        trouble: &str,
+    ) -> Plan {
         let superseded = upgrade.reason == SUPERSEDED;
         let result = if superseded { AttemptResult::Superseded } else { AttemptResult::Failed };
         let mut message = format!("{}; rolled back to version {:?}", upgrade.message, promoted.version);
@@ -203,7 +214,7 @@ impl Turn<'_> {
             Report::failed(&upgrade.reason, &message)
         };
         self.events.push(Event { warning: !superseded, reason: "RolledBack", note: message });
-        self.save(report)
+        self.save(standing, report)
     }
 
     pub(super) fn start_roll_back(mut self, upgrade: &Upgrade, reason: &str, message: &str) -> Plan {
@@ -223,7 +234,7 @@ impl Turn<'_> {
         if reason != SUPERSEDED {
             self.events.push(Event { warning: true, reason: "UpgradeFailed", note: message.to_owned() });
         }
-        self.save(Report::rolling_back(&promoted.version, message, ""))
+        self.save(None, Report::rolling_back(&promoted.version, message, ""))
     }
 
     /// Another spec came in between. Before anything was ever confirmed there is nothing to go back to, and the next
@@ -234,7 +245,7 @@ impl Turn<'_> {
             return self.start_roll_back(upgrade, SUPERSEDED, &message);
         }
         self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, SUPERSEDED, &message);
-        self.save(Report::pending(SUPERSEDED, &message))
+        self.save(None, Report::pending(SUPERSEDED, &message))
     }
 
     /// A first version that does not come up has nothing to be rolled back to: it is reported, and watched on, so that it
@@ -276,9 +287,4 @@ fn entering(upgrade: &Upgrade) -> Promoted {
         definition_hash: upgrade.definition_hash.clone(),
         revision: upgrade.revision.clone(),
     }
-}
-
-/// A duration as people write it.
-fn human(duration: std::time::Duration) -> String {
-    kube::core::Duration::from(duration).to_string()
 }

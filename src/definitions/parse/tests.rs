@@ -160,12 +160,11 @@ fn the_line_is_that_of_the_value_wherever_the_text_stands() {
         ("\"a: b\\nc: [\"\n", None),
     ] {
         let (error, _) = error(&list(&[&format!("- version: x\n  fullSpec: {spec}")]));
-        match line {
-            Some(line) => assert_eq!(error.line, Some(line), "{spec}: {error}"),
-            None => {
-                assert!(error.message.ends_with("(line 2 of fullSpec)"), "{spec}: {error}");
-                assert!(error.line == Some(3) || error.line == Some(4), "{spec}: {error}");
-            }
+        if line.is_some() {
+            assert_eq!(error.line, line, "{spec}: {error}");
+        } else {
+            assert!(error.message.ends_with("(line 2 of fullSpec)"), "{spec}: {error}");
+            assert!(error.line == Some(3) || error.line == Some(4), "{spec}: {error}");
         }
     }
 }

@@ -47,7 +47,7 @@ fn definition(full_spec: &str) -> Definition {
 }
 
 fn try_render(full_spec: &str) -> Result<Rendered, RenderError> {
-    render(&definition(full_spec), &Instance::production(""), "team-a", &PermittedKinds::default())
+    render(&definition(full_spec), &Instance::production(""), &PermittedKinds::default())
 }
 
 fn rendered(full_spec: &str) -> Rendered {
@@ -70,8 +70,7 @@ fn keys(rendered: &Rendered) -> Vec<String> {
 
 #[test]
 fn objects_come_in_the_order_in_which_they_are_applied() {
-    let rendered =
-        render(&definition(CONTROLLER), &Instance::production("prod"), "team-a", &PermittedKinds::default()).unwrap();
+    let rendered = render(&definition(CONTROLLER), &Instance::production("prod"), &PermittedKinds::default()).unwrap();
     assert_eq!(
         keys(&rendered),
         [
@@ -83,14 +82,13 @@ fn objects_come_in_the_order_in_which_they_are_applied() {
         ]
     );
     for object in &rendered.objects {
-        assert_eq!(object.body["metadata"]["namespace"], "team-a");
+        assert_eq!(object.body["metadata"].get("namespace"), None, "it comes when the object is applied");
         assert_eq!(object.body["apiVersion"], object.key.api_version());
     }
     assert_eq!(
         rendered.objects[1].body["data"]["controller-config.yaml"],
         "instance: \"prod\"\n# {{ $labels.pod }} is not for us\n"
     );
-    assert_eq!(rendered.objects[3].body["subjects"][0]["namespace"], "team-a");
     let deployment = &rendered.objects[4].body;
     assert_eq!(deployment["spec"]["strategy"], json!({"type": "RollingUpdate", "rollingUpdate": {}}));
     assert_eq!(deployment["spec"]["template"]["spec"]["volumes"][0]["configMap"]["defaultMode"], 420);
@@ -126,13 +124,11 @@ fn comments_order_and_quotes_change_no_hash() {
 }
 
 #[test]
-fn the_hash_is_that_of_what_was_written_in_any_namespace() {
+fn the_hash_is_that_of_what_was_written() {
     let plain = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 1}\n";
     let explicit = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 1, strategy: {type: RollingUpdate, rollingUpdate: {}}}\n";
     assert_ne!(rendered(plain).hash, rendered(explicit).hash, "before it is made fit for the server");
     assert_eq!(rendered(plain).objects, rendered(explicit).objects);
-    let elsewhere = render(&definition(plain), &Instance::production(""), "b", &PermittedKinds::default()).unwrap();
-    assert_eq!(elsewhere.hash, rendered(plain).hash);
     let mut hashed = rendered(CONTROLLER);
     hashed.add_config_hashes();
     assert_eq!(hashed.hash, rendered(CONTROLLER).hash);
@@ -154,26 +150,24 @@ fn a_kind_that_is_not_permitted_is_refused_with_who_can_permit_it() {
     assert!(refusal(cluster).1.ends_with("(--permit-kind=ClusterRole.rbac.authorization.k8s.io)"));
 
     let more = PermittedKinds::default().and("Secret,ClusterRole.rbac.authorization.k8s.io".parse().unwrap());
-    let render = |text| render(&definition(text), &Instance::production(""), "team-a", &more).unwrap();
+    let render = |text| render(&definition(text), &Instance::production(""), &more).unwrap();
     assert_eq!(keys(&render(&secret)), ["ConfigMap \"a\"", "Secret \"s\""]);
     assert_eq!(render(cluster).objects[0].body["metadata"], json!({"name": "r"}));
 }
 
 #[test]
-fn an_object_for_another_namespace_is_refused() {
-    let (reason, text) = refusal(&config_map(", namespace: kube-system"));
-    assert_eq!(reason, "ForeignNamespace");
-    assert_eq!(
-        text,
-        "ConfigMap \"a\" (document 1) says metadata.namespace \"kube-system\", but the definition is rendered for namespace \
-         \"team-a\": remove the field"
-    );
-    for fine in ["", ", namespace: team-a", ", namespace: ''", ", namespace: null"] {
-        assert_eq!(rendered(&config_map(fine)).objects[0].body["metadata"]["namespace"], "team-a");
+fn a_namespace_in_a_definition_is_told_and_changes_no_hash() {
+    let plain = rendered(&config_map(""));
+    for (written, told) in [
+        (", namespace: kube-system", Some("kube-system")),
+        (", namespace: ''", None),
+        (", namespace: null", None),
+        (", namespace: 5", Some("5")),
+    ] {
+        let object = rendered(&config_map(written)).objects.remove(0);
+        assert_eq!(object.namespace.as_deref(), told, "{written}");
+        assert_eq!(rendered(&config_map(written)).hash, plain.hash);
     }
-    assert_eq!(refusal(&config_map(", namespace: 5")).0, "ForeignNamespace");
-    let in_text = config_map("") + "data: {x: 'metadata: {namespace: kube-system}'}\n";
-    assert_eq!(rendered(&in_text).objects.len(), 1);
 }
 
 #[test]
@@ -181,8 +175,7 @@ fn names_that_do_not_fit_are_refused_before_anything_is_applied() {
     let service =
         format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {}{{{{ .InstanceSuffix }}}}}}\n", "s".repeat(60));
     assert_eq!(rendered(&service).objects.len(), 1);
-    let error =
-        render(&definition(&service), &Instance::production("prod"), "team-a", &PermittedKinds::default()).unwrap_err();
+    let error = render(&definition(&service), &Instance::production("prod"), &PermittedKinds::default()).unwrap_err();
     assert_eq!(error.reason(), "NameTooLong");
     assert!(error.to_string().contains("(document 1) has 65 characters and may have 63: shorten it"), "{error}");
     let (reason, text) = refusal("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Upper_Case}\n");
@@ -283,7 +276,7 @@ fn configuration_is_found_wherever_a_pod_can_refer_to_it() {
         "{containers: [{envFrom: [{secretRef: {name: a}}]}]}",
     ] {
         let text = with(pod).replacen("ConfigMap", "Secret", 1);
-        let rendered = render(&definition(&text), &Instance::production(""), "n", &secrets).unwrap();
+        let rendered = render(&definition(&text), &Instance::production(""), &secrets).unwrap();
         assert_eq!(rendered.config_hashes().len(), 1, "{pod}");
     }
 }
@@ -309,8 +302,8 @@ fn the_manifests_that_numaflow_publishes_are_rendered() {
         assert_eq!(rendered.config_hashes().len(), 1, "{name}");
         rendered.add_config_hashes();
 
-        let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
-        let value = format!("controllerDefinitions:\n- version: {name:?}\n  fullSpec: |\n{indented}");
+        let indented = text.replace('\n', "\n    ");
+        let value = format!("controllerDefinitions:\n- version: {name:?}\n  fullSpec: |\n    {indented}\n");
         let data = BTreeMap::from([("x".to_owned(), value)]);
         let parsed = crate::definitions::parse_config_map("n", "c", &data);
         assert_eq!((parsed.definitions.len(), parsed.errors), (1, Vec::new()), "{name}");
