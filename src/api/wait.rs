@@ -26,20 +26,36 @@ impl Wait {
     /// # Errors
     /// A unit is missing or unknown, the value is negative, or longer than ten years.
     pub fn get(&self) -> Result<Duration, WaitError> {
-        let bad = || WaitError(self.0.clone());
-        // Sums that overflow would panic in the parser, so the length is bounded first, as the schema does.
-        if self.0.is_empty() || self.0.len() > 32 || longest_number(&self.0) > 6 {
-            return Err(bad());
-        }
-        let parsed: kube::core::Duration = self.0.parse().map_err(|_| bad())?;
-        let duration = Duration::from(parsed);
-        if (parsed.is_negative() && !duration.is_zero()) || duration > LONGEST { Err(bad()) } else { Ok(duration) }
+        parse(&self.0).filter(|duration| *duration <= LONGEST).ok_or_else(|| WaitError(self.0.clone()))
     }
 }
 
-/// Digits in the longest run of digits.
-fn longest_number(text: &str) -> usize {
-    text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0)
+/// Reads what the schema's pattern admits. Own code, because kube's parser panics on some of what users may write.
+fn parse(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    if rest.is_empty() || rest.len() > 32 {
+        return None;
+    }
+    while !rest.is_empty() {
+        let number = &rest[..rest.find(|c: char| !c.is_ascii_digit() && c != '.')?];
+        rest = &rest[number.len()..];
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        if !(1..=6).contains(&whole.len()) || !(1..=6).contains(&fraction.len()) || fraction.contains('.') {
+            return None;
+        }
+        let unit = &rest[..rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len())];
+        rest = &rest[unit.len()..];
+        let seconds = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 0.001,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+    }
+    Some(sum)
 }
 
 impl From<&str> for Wait {
@@ -88,7 +104,22 @@ mod tests {
 
     #[test]
     fn negative_unitless_and_overflowing_durations_are_refused_with_an_example() {
-        for text in ["-5s", "5", "", "s", "ten minutes", "99999999999h", "999999999999999999999999h", "1h-5m"] {
+        for text in [
+            "-5s",
+            "5",
+            "",
+            "s",
+            "1.s",
+            "1..5s",
+            "5 s",
+            "5S",
+            "µs",
+            "1é",
+            "ten minutes",
+            "99999999999h",
+            "999999999999999999999999h",
+            "1h-5m",
+        ] {
             let error = Wait::from(text).get().expect_err(text).to_string();
             assert!(error.contains("\"90s\""), "{error}");
         }
