@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{
         AppliedObject, LABEL_PARENT, LABEL_TRACKING, LABEL_UPGRADE_STATE, MANAGER_OWN, MANAGER_PRODUCTION,
-        NumaflowController, NumaflowControllerRollout, NumaflowControllerSpec, UpgradeState, label_value,
+        NumaflowController, NumaflowControllerRollout, NumaflowControllerSpec, UpgradeState, fit, label_value,
     },
     definitions::Definition,
     kinds::{self, Kinds},
@@ -144,9 +144,7 @@ impl Cluster {
                 self.delete_child(namespace, child).await?;
             }
             Step::Apply { object, uid } => return self.apply(subject, object, uid.as_deref()).await,
-            Step::Recreate { id, version, uid, event } => {
-                return self.recreate(subject, id, version, uid, event).await;
-            }
+            Step::Recreate { object, uid, event } => return self.recreate(subject, object, uid, event).await,
             Step::Prune { id, version, uid } => return self.prune(namespace, id, version, uid).await,
             Step::DeleteRevision { name, uid } => {
                 let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
@@ -447,6 +445,7 @@ impl Cluster {
             }
             Ok(_) => Ok(vec![passed]),
             Err(kube::Error::Api(status)) if is_immutable(&status) => {
+                self.try_anew(subject, object, all).await?;
                 Ok(vec![passed, Lesson::Immutable(object.id.clone())])
             }
             // The Role that a new binding refers to is applied just before it.
@@ -509,16 +508,46 @@ impl Cluster {
         Ok(vec![Lesson::Pruned(id.clone())])
     }
 
+    /// Whether the server would accept an object that is to be made anew: asked under a name that nothing has, before the
+    /// one that runs is taken away. (What only one Service can have, its address and ports, cannot be asked for.)
+    async fn try_anew(
+        &self,
+        subject: &Subject,
+        object: &Arc<DesiredObject>,
+        all: &[Arc<DesiredObject>],
+    ) -> Result<(), Failure> {
+        let refused = |error: kube::Error| {
+            failure(&error, About::Object(object.id.clone(), object.hash.clone()), &object.id.to_string())
+        };
+        if object.id.kind == "Service" {
+            return Ok(());
+        }
+        let namespace = subject.namespace();
+        let (api, namespaced) = self.api_of(namespace, &object.id, &object.version).await.map_err(refused)?;
+        let mut body = Self::body(subject, object, None, namespaced);
+        let trial = fit(&format!("{}-trial-{}", object.id.name, object.hash), 50);
+        body["metadata"]["name"] = json!(trial);
+        let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER_PRODUCTION).force() };
+        match limited(api.patch(&trial, &parameters, &Patch::Apply(&body))).await {
+            Err(kube::Error::Api(status)) if status.code == 404 && all.iter().any(|o| object.refers_to_role(&o.id)) => {
+                Ok(())
+            }
+            answer => answer.map(drop).map_err(refused),
+        }
+    }
+
     async fn recreate(
         &self,
         subject: &Subject,
-        id: &ObjectId,
-        version: &str,
+        object: &Arc<DesiredObject>,
         uid: &str,
         event: &Event,
     ) -> Result<Vec<Lesson>, Failure> {
+        self.try_anew(subject, object, &[]).await?;
         let namespace = subject.namespace();
-        let refused = |error: kube::Error| failure(&error, About::Leftover(id.clone()), &id.to_string());
+        let id = &object.id;
+        let refused =
+            |error: kube::Error| failure(&error, About::Object(id.clone(), object.hash.clone()), &id.to_string());
         let mut policy = PropagationPolicy::Background;
         if id.kind == "Deployment" && id.group == "apps" {
             // Its pods run on under the old ReplicaSets, which carry our mark so that they are found again (after a crash
@@ -532,7 +561,7 @@ impl Cluster {
                 limited(api.patch(&set.name_any(), &owned(), &Patch::Merge(&patch))).await.map_err(refused)?;
             }
         }
-        self.remove(namespace, id, version, uid, policy).await.map_err(refused)?;
+        self.remove(namespace, id, &object.version, uid, policy).await.map_err(refused)?;
         self.publish(&subject.reference(), event).await;
         Ok(Vec::new())
     }
@@ -651,17 +680,24 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether the server says that a field can only be set when the object is made.
+/// Whether the server says that a field can only be set when the object is made, and nothing else.
 fn is_immutable(status: &Status) -> bool {
-    const WORDS: [&str; 6] = [
-        "field is immutable",
+    const WORDS: [&str; 5] = [
+        "is immutable",
         "cannot change roleRef",
         "may not change once set",
         "updates to statefulset spec for fields other than",
-        "spec is immutable after creation",
-        "is immutable",
+        "may not be changed",
     ];
-    status.code == 422 && !status.message.contains("denied request") && WORDS.iter().any(|w| status.message.contains(w))
+    let says = |text: &str| WORDS.iter().any(|words| text.contains(words));
+    if status.code != 422 || status.message.contains("denied request") || status.message.contains("denied the request")
+    {
+        return false;
+    }
+    match status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default() {
+        [] => says(&status.message),
+        causes => causes.iter().all(|cause| says(&cause.message)),
+    }
 }
 
 fn owned() -> PatchParams {

@@ -620,8 +620,8 @@ impl Operator {
             }
             Step::DeleteChild { child } => tracing::info!(kind, namespace, name, child = child.name, "child deleted"),
             Step::Apply { object, .. } => tracing::info!(kind, namespace, name, object = %object.id, "applied"),
-            Step::Recreate { id, .. } => {
-                tracing::info!(kind, namespace, name, object = %id, "taken away to be made anew")
+            Step::Recreate { object, .. } => {
+                tracing::info!(kind, namespace, name, object = %object.id, "taken away to be made anew")
             }
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),

@@ -98,12 +98,10 @@ pub enum Step {
         uid: Option<String>,
     },
     /// Takes away a production object whose immutable field must change; it is applied anew once it is gone. A
-    /// Deployment's pods are kept running meanwhile.
+    /// Deployment's pods are kept running meanwhile. Not carried out unless the server would accept the new one.
     Recreate {
-        /// Which object.
-        id: ObjectId,
-        /// API version to delete it by.
-        version: String,
+        /// What is wanted in its place.
+        object: Arc<DesiredObject>,
         /// Uid of the object that must be there.
         uid: String,
         /// Told to the user.

@@ -68,8 +68,7 @@ fn apply(p: &Producing<'_>, object: &std::sync::Arc<crate::manifest::DesiredObje
     match uid {
         Some(uid) if p.learned.immutable.contains(&object.id) || p.recreate.contains(&object.id.to_string()) => {
             Step::Recreate {
-                id: object.id.clone(),
-                version: object.version.clone(),
+                object: object.clone(),
                 uid: uid.clone(),
                 event: Event {
                     warning: false,

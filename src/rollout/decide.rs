@@ -22,7 +22,7 @@ use crate::{
         delete,
         report::Report,
         resolve::Manner,
-        snapshot::{Snapshot, Target, Unresolved, elapsed, state_of},
+        snapshot::{Revision, Snapshot, Target, Unresolved, elapsed, state_of},
     },
     settings::Defaults,
     words::list,
@@ -91,7 +91,6 @@ impl<'a> Turn<'a> {
         let stored = snapshot.rollout.status.clone().unwrap_or_default();
         let mut next = stored.clone();
         next.observed_generation = snapshot.generation();
-        next.history = snapshot.history();
         Self {
             s: snapshot,
             now,
@@ -236,20 +235,28 @@ impl<'a> Turn<'a> {
             .filter(|c| !keep.contains(&c.metadata.name.as_deref().unwrap_or_default()))
             .map(|c| Step::DeleteChild { child: Version::of(&c.metadata) })
             .collect();
+        let kept = self.kept_revisions();
+        let goes = |name: &str| !kept.iter().any(|r| r.name == name);
+        let going = self.s.revisions.iter().filter(|r| goes(&r.name));
+        steps.extend(going.map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
+        steps
+    }
+
+    /// The pinned revisions that stay: those in use, and the newest of the others.
+    pub(super) fn kept_revisions(&self) -> Vec<&Revision> {
         let limit = self.s.rollout.spec.revision_history_limit.unwrap_or(3).max(0) as usize;
         let used = |name: &str| {
             self.next.promoted.as_ref().is_some_and(|p| p.revision == name)
-                || self.s.children.iter().any(|c| c.spec.revision.as_deref() == Some(name))
+                || self.next.upgrade.as_ref().is_some_and(|u| u.revision == name)
         };
-        steps.extend(
-            self.s
-                .revisions
-                .iter()
-                .filter(|r| !used(&r.name))
-                .skip(limit)
-                .map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }),
-        );
-        steps
+        let mut others = 0;
+        let stays = |r: &&Revision| {
+            used(&r.name) || {
+                others += 1;
+                others <= limit
+            }
+        };
+        self.s.revisions.iter().filter(stays).collect()
     }
 
     // ---- a new attempt ------------------------------------------------------------------------------------------

@@ -9,5 +9,7 @@ mod report;
 pub mod resolve;
 pub mod snapshot;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 pub use decide::{decide, without_ours};

@@ -1,9 +1,12 @@
 //! What is said about a rollout: phase, message, conditions. Pure.
 
 use crate::{
-    api::{AttemptResult, ConditionType, Conditions, Phase, Stage, Strategy},
+    api::{AttemptResult, ConditionType, Conditions, HistoryEntry, Phase, Stage, Strategy},
     controller::standing::Standing,
-    rollout::{decide::Turn, snapshot::Unresolved},
+    rollout::{
+        decide::Turn,
+        snapshot::{Revision, Unresolved},
+    },
 };
 
 /// What is to be said, before it is written into conditions.
@@ -149,7 +152,10 @@ impl Report {
         if self.missing.is_none() {
             conditions.remove(ConditionType::DefinitionMissing);
         }
+        let entry = |r: &Revision| HistoryEntry { revision: r.name.clone(), version: r.version.clone() };
+        let history = turn.kept_revisions().into_iter().map(entry).collect();
         let next = &mut turn.next;
+        next.history = history;
         if failed && turn.stored.phase != Phase::failed() {
             next.last_failure_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
         }

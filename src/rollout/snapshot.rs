@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{AppliedObject, HistoryEntry, NumaflowController, NumaflowControllerRollout, UpgradeState},
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, UpgradeState},
     definitions::Definition,
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -122,13 +122,6 @@ impl Snapshot {
     #[must_use]
     pub fn generation(&self) -> i64 {
         self.rollout.metadata.generation.unwrap_or_default()
-    }
-
-    /// The pinned versions, newest first.
-    #[must_use]
-    pub fn history(&self) -> Vec<HistoryEntry> {
-        let entry = |r: &Revision| HistoryEntry { revision: r.name.clone(), version: r.version.clone() };
-        self.revisions.iter().map(entry).collect()
     }
 
     /// The child of this name.

@@ -1,0 +1,5 @@
+//! Decisions, tested in a model of the cluster: named scenarios, and properties over random histories.
+
+mod model;
+mod properties;
+mod scenarios;

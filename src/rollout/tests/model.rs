@@ -1,0 +1,503 @@
+//! A cluster in memory: takes the steps of plans as the API server would, and plays controllers, users and crashes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::ObjectMeta;
+
+use crate::{
+    api::{
+        AppliedObject, AssessmentSpec, ControllerSpec, FINALIZER, LABEL_UPGRADE_STATE, NumaflowController,
+        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, label_value,
+    },
+    definitions::{Definition, Instance, Lookup, PermittedKinds, render},
+    live::{Live, ObjectId, Workload},
+    manifest::{DesiredObject, Manifest},
+    plan::{About, Learned, Plan, Refusal, Step},
+    rollout::{
+        decide,
+        resolve::{Question, Rival, resolve},
+        snapshot::{Dependant, Dependants, Revision, Snapshot, state_of},
+    },
+    settings::Defaults,
+};
+
+/// The modelled cluster, with one rollout in one namespace.
+#[derive(Clone)]
+pub struct Model {
+    pub rollout: NumaflowControllerRollout,
+    pub children: BTreeMap<String, NumaflowController>,
+    pub revisions: Vec<Revision>,
+    pub live: BTreeMap<ObjectId, Live>,
+    pub definitions: BTreeMap<String, Arc<Definition>>,
+    pub dependants: Dependants,
+    pub rivals: Vec<Rival>,
+    pub terminating: bool,
+    pub gone: bool,
+    /// Versions whose workloads never become available.
+    pub broken: BTreeSet<String>,
+    /// Objects that the server refuses, by content hash of the version's Deployment or any object name.
+    pub refused: BTreeSet<String>,
+    /// Objects that cannot be changed in place.
+    pub immutable: BTreeSet<String>,
+    pub now: Timestamp,
+    pub log: Vec<String>,
+    next_uid: u64,
+}
+
+/// A definition text with a ConfigMap and so many Deployments.
+pub fn text(version: &str, deployments: &[&str]) -> String {
+    let mut text = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: 'config{{{{ .InstanceSuffix }}}}'}}\ndata: {{version: '{version}', \
+         instance: '{{{{ .InstanceID }}}}'}}\n"
+    );
+    for name in deployments {
+        text += &format!(
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: '{name}{{{{ .InstanceSuffix }}}}'}}\nspec: {{selector: \
+             {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: main, \
+             image: 'numaflow:{version}'}}]}}}}}}\n"
+        );
+    }
+    text
+}
+
+impl Model {
+    /// Two good versions, one that never becomes available; a rollout at the first, judged for a minute after ten.
+    pub fn new() -> Self {
+        let mut model = Self {
+            rollout: NumaflowControllerRollout {
+                metadata: ObjectMeta {
+                    name: Some("numaflow-controller".into()),
+                    namespace: Some("team-a".into()),
+                    uid: Some("abcdef0123456789".into()),
+                    generation: Some(1),
+                    ..ObjectMeta::default()
+                },
+                spec: NumaflowControllerRolloutSpec {
+                    controller: ControllerSpec { version: "1.0".into(), instance_id: None },
+                    strategy: Some(StrategySpec {
+                        assessment: Some(AssessmentSpec {
+                            deadline: Some(Wait::from("10m")),
+                            window: Some(Wait::from("1m")),
+                            interval: None,
+                        }),
+                        ..StrategySpec::default()
+                    }),
+                    ..NumaflowControllerRolloutSpec::default()
+                },
+                status: None,
+            },
+            children: BTreeMap::new(),
+            revisions: Vec::new(),
+            live: BTreeMap::new(),
+            definitions: BTreeMap::new(),
+            dependants: Dependants { known: true, objects: Vec::new() },
+            rivals: Vec::new(),
+            terminating: false,
+            gone: false,
+            broken: BTreeSet::from(["3.0-broken".to_owned()]),
+            refused: BTreeSet::new(),
+            immutable: BTreeSet::new(),
+            now: Timestamp::from_second(1_800_000_000).unwrap(),
+            log: Vec::new(),
+            next_uid: 1,
+        };
+        model.define("1.0", &["numaflow-controller"]);
+        model.define("2.0", &["numaflow-controller", "numaflow-server"]);
+        model.define("3.0-broken", &["numaflow-controller"]);
+        model
+    }
+
+    pub fn define(&mut self, version: &str, deployments: &[&str]) {
+        self.define_text(version, &text(version, deployments));
+    }
+
+    pub fn define_text(&mut self, version: &str, text: &str) {
+        let definition =
+            Definition { version: version.into(), full_spec: text.into(), isolated: None, leader_election: None };
+        self.definitions.insert(version.into(), Arc::new(definition));
+    }
+
+    /// The user sets another version.
+    pub fn set_version(&mut self, version: &str) {
+        self.edit(|spec| spec.controller.version = version.into());
+    }
+
+    /// The user edits the spec.
+    pub fn edit(&mut self, change: impl FnOnce(&mut NumaflowControllerRolloutSpec)) {
+        let before = self.rollout.spec.clone();
+        change(&mut self.rollout.spec);
+        if self.rollout.spec != before {
+            *self.rollout.metadata.generation.get_or_insert(0) += 1;
+        }
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now += SignedDuration::try_from(time).unwrap();
+    }
+
+    fn uid(&mut self) -> String {
+        self.next_uid += 1;
+        format!("uid-{}", self.next_uid)
+    }
+
+    fn render(definition: &Arc<Definition>, instance: &str) -> Result<Arc<Manifest>, String> {
+        type Rendered = BTreeMap<(String, String), Result<Arc<Manifest>, String>>;
+        thread_local!(static KNOWN: std::cell::RefCell<Rendered> = const { std::cell::RefCell::new(BTreeMap::new()) });
+        let key = (definition.full_spec.clone(), instance.to_owned());
+        KNOWN.with_borrow_mut(|known| {
+            known
+                .entry(key)
+                .or_insert_with(|| {
+                    render(definition, &Instance::production(instance), &PermittedKinds::default())
+                        .map(|r| Arc::new(Manifest::new(r)))
+                        .map_err(|e| e.to_string())
+                })
+                .clone()
+        })
+    }
+
+    pub fn snapshot(&self, learned: &Learned) -> Snapshot {
+        let version = &self.rollout.spec.controller.version;
+        let lookup = match self.definitions.get(version) {
+            Some(definition) => Lookup::Found(definition.clone()),
+            None => Lookup::Missing {
+                defined: self.definitions.keys().cloned().collect(),
+                looked_at: vec!["numaplane-system/definitions".into()],
+                nearest: None,
+            },
+        };
+        let mut revisions = self.revisions.clone();
+        revisions.sort_by_key(|r| std::cmp::Reverse(r.number));
+        let desired = resolve(&Question {
+            rollout: &self.rollout,
+            lookup,
+            revisions: &revisions,
+            rivals: &self.rivals,
+            render: &Self::render,
+        });
+        let status = self.rollout.status.clone().unwrap_or_default();
+        let mut used: Vec<(String, String)> = Vec::new();
+        used.extend(status.promoted.map(|p| (p.revision, p.instance_id)));
+        used.extend(status.upgrade.map(|u| (u.revision, u.instance_id)));
+        for child in self.children.values() {
+            used.extend(child.spec.revision.clone().map(|r| (r, child.spec.instance_id.clone().unwrap_or_default())));
+        }
+        let manifests = used
+            .into_iter()
+            .filter_map(|(revision, instance)| {
+                let definition = revisions.iter().find(|r| r.name == revision)?.definition.clone()?;
+                let manifest = Self::render(&definition, &instance);
+                Some(((revision, instance), manifest))
+            })
+            .collect();
+        Snapshot {
+            rollout: Arc::new(self.rollout.clone()),
+            namespace_terminating: self.terminating,
+            children: self.children.values().cloned().map(Arc::new).collect(),
+            foreign_children: BTreeSet::new(),
+            desired,
+            revisions,
+            manifests,
+            live: self.live.clone(),
+            unwatched: BTreeSet::new(),
+            dependants: self.dependants.clone(),
+            learned: learned.clone(),
+        }
+    }
+
+    pub fn decide(&self, learned: &Learned) -> Plan {
+        decide(&self.snapshot(learned), &Defaults::default(), self.now)
+    }
+
+    /// One turn, as the operator takes it; `steps` are carried out at the most, then the process dies. Returns how many
+    /// were, and when to look again.
+    pub fn turn(&mut self, steps: usize) -> (usize, Option<Duration>) {
+        let mut learned = Learned::default();
+        let mut refused: Vec<Step> = Vec::new();
+        let mut done = 0;
+        for _ in 0..200 {
+            if self.gone {
+                return (done, None);
+            }
+            let plan = self.decide(&learned);
+            if plan.steps.is_empty() {
+                return (done, plan.again_after);
+            }
+            for step in &plan.steps {
+                if refused.contains(step) {
+                    return (done, None);
+                }
+                if done == steps {
+                    return (done, None);
+                }
+                if let Err(refusal) = self.carry_out(step, &mut learned) {
+                    learned.refusals.push(refusal);
+                    refused.push(step.clone());
+                    break;
+                }
+                done += 1;
+                self.check_invariants(step);
+                if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. } | Step::SetFinalizers(_)) {
+                    break;
+                }
+            }
+        }
+        panic!("no fixed point after 200 plans; the last steps: {:#?}", &self.log[self.log.len().saturating_sub(12)..]);
+    }
+
+    /// Turns until nothing is left to do now.
+    pub fn settle(&mut self) {
+        self.turn(usize::MAX);
+    }
+
+    /// Lets time pass until nothing changes any more.
+    pub fn run(&mut self) {
+        for _ in 0..40 {
+            self.play_workloads();
+            let (steps, again) = self.turn(usize::MAX);
+            match again {
+                Some(wait) => self.pass(wait + Duration::from_secs(1)),
+                None if steps == 0 => return,
+                None => self.pass(Duration::from_secs(1)),
+            }
+        }
+        panic!("nothing settles: {:?}", self.rollout.status);
+    }
+
+    /// Controllers do their part: workloads of good versions become available.
+    pub fn play_workloads(&mut self) {
+        let broken = self.broken.clone();
+        for live in self.live.values_mut() {
+            if let Some(workload) = &mut live.workload {
+                let stuck = live.applied.as_ref().is_some_and(|hash| broken.contains(hash));
+                *workload = if stuck {
+                    Workload {
+                        generation: 2,
+                        observed_generation: 2,
+                        desired: 1,
+                        total: 2,
+                        updated: 1,
+                        available: 1,
+                        trouble: None,
+                    }
+                } else {
+                    Workload {
+                        generation: 2,
+                        observed_generation: 2,
+                        desired: 1,
+                        total: 1,
+                        updated: 1,
+                        available: 1,
+                        trouble: None,
+                    }
+                };
+            }
+        }
+    }
+
+    fn is_refused(&self, object: &DesiredObject) -> bool {
+        self.refused.contains(&object.id.name) || self.refused.iter().any(|v| object.body().to_string().contains(v))
+    }
+
+    fn carry_out(&mut self, step: &Step, learned: &mut Learned) -> Result<(), Refusal> {
+        self.log.push(format!("{step:?}").chars().take(160).collect());
+        match step {
+            Step::SetFinalizers(all) => {
+                self.rollout.metadata.finalizers = Some(all.clone());
+                self.gone = self.rollout.metadata.deletion_timestamp.is_some() && all.is_empty();
+            }
+            Step::WriteStatus { status, .. } => {
+                let stored = serde_json::to_value(status).unwrap();
+                self.rollout.status = Some(serde_json::from_value(stored).unwrap());
+            }
+            Step::ReadPin { .. } => {}
+            Step::Pin(pin) => {
+                let uid = self.uid();
+                self.revisions.retain(|r| r.name != pin.name);
+                self.revisions.push(Revision {
+                    name: pin.name.clone(),
+                    uid,
+                    number: pin.number,
+                    version: pin.definition.version.clone(),
+                    definition: Some(pin.definition.clone()),
+                    secret: None,
+                });
+            }
+            Step::Check(objects) => {
+                for object in objects {
+                    if self.is_refused(object) {
+                        return Err(refusal(object));
+                    }
+                    learned.checked.insert((object.id.clone(), object.hash.clone()));
+                    if self.immutable.contains(&object.id.name) && self.live.contains_key(&object.id) {
+                        learned.immutable.insert(object.id.clone());
+                    }
+                }
+            }
+            Step::CreateChild { name, spec, state } => {
+                let mut child = NumaflowController::new(name, (**spec).clone());
+                child.metadata.uid = Some(self.uid());
+                child.metadata.labels =
+                    Some(BTreeMap::from([(LABEL_UPGRADE_STATE.to_owned(), state.as_str().to_owned())]));
+                assert!(self.children.insert(name.clone(), child).is_none(), "{name} exists");
+            }
+            Step::LabelChild { child, state } => {
+                let child = self.children.get_mut(&child.name).unwrap();
+                let labels = child.metadata.labels.get_or_insert_default();
+                labels.insert(LABEL_UPGRADE_STATE.to_owned(), state.as_str().to_owned());
+            }
+            Step::WriteChildStatus { child, status } => {
+                self.children.get_mut(&child.name).unwrap().status = Some((**status).clone());
+            }
+            Step::DeleteChild { child } => {
+                self.children.remove(&child.name);
+            }
+            Step::Apply { object, uid } => self.apply(object, uid.as_ref(), learned)?,
+            Step::Recreate { object, uid, .. } => {
+                assert_eq!(self.live[&object.id].uid, *uid);
+                self.live.remove(&object.id);
+            }
+            Step::Prune { id, uid, .. } => {
+                assert_eq!(self.live[id].uid, *uid);
+                self.live.remove(id);
+                learned.pruned.insert(id.clone());
+            }
+            Step::DeleteRevision { name, .. } => self.revisions.retain(|r| r.name != *name),
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        object: &Arc<DesiredObject>,
+        uid: Option<&String>,
+        learned: &mut Learned,
+    ) -> Result<(), Refusal> {
+        if self.is_refused(object) {
+            return Err(refusal(object));
+        }
+        let old = self.live.get(&object.id).cloned();
+        if let (Some(old), true) = (&old, self.immutable.contains(&object.id.name))
+            && old.applied.as_ref() != Some(&object.hash)
+        {
+            learned.immutable.insert(object.id.clone());
+            return Ok(());
+        }
+        assert_eq!(old.as_ref().map(|l| &l.uid), uid, "{}: applied to another object than the one seen", object.id);
+        if self.broken.iter().any(|v| object.body().to_string().contains(&format!("numaflow:{v}"))) {
+            self.broken.insert(object.hash.clone());
+        }
+        let uid = old.as_ref().map_or_else(|| self.uid(), |l| l.uid.clone());
+        let same = old.as_ref().is_some_and(|l| l.applied.as_ref() == Some(&object.hash));
+        let fields = format!("fields of {}", object.hash);
+        let workload = (object.id.kind == "Deployment").then(|| match &old {
+            Some(Live { workload: Some(known), .. }) if same => known.clone(),
+            _ => Workload { generation: 2, observed_generation: 1, ..Workload::default() },
+        });
+        let live = Live {
+            id: object.id.clone(),
+            uid: uid.clone(),
+            resource_version: "1".into(),
+            deleting: false,
+            tracking: Some(label_value("numaflow-controller")),
+            adoptable: false,
+            controlled: false,
+            applied: Some(object.hash.clone()),
+            fields: fields.clone(),
+            workload,
+        };
+        self.live.insert(object.id.clone(), live);
+        learned.applied.push(AppliedObject {
+            group: object.id.group.clone(),
+            version: object.version.clone(),
+            kind: object.id.kind.clone(),
+            name: object.id.name.clone(),
+            uid,
+            hash: object.hash.clone(),
+            fields,
+        });
+        Ok(())
+    }
+
+    fn check_invariants(&self, step: &Step) {
+        let promoted = self.children.values().filter(|c| state_of(c) == Some(UpgradeState::Promoted)).count();
+        assert!(promoted <= 1, "two promoted children after {step:?}");
+        if let Step::Prune { id, .. } = step
+            && self.rollout.metadata.deletion_timestamp.is_none()
+        {
+            // What takes the place of the pruned object is applied: every object that the child in production wants is
+            // there with its content.
+            let child = self.children.values().find(|c| state_of(c) == Some(UpgradeState::Promoted)).unwrap();
+            let revision = child.spec.revision.as_ref().unwrap();
+            let definition = self.revisions.iter().find(|r| r.name == *revision).unwrap().definition.clone().unwrap();
+            let wanted = Self::render(&definition, child.spec.instance_id.as_deref().unwrap_or_default()).unwrap();
+            for object in &wanted.objects {
+                let there = self.live.get(&object.id).and_then(|l| l.applied.as_ref());
+                assert_eq!(there, Some(&object.hash), "{id} pruned before {} was applied", object.id);
+            }
+        }
+    }
+
+    // ---- questions of the tests ---------------------------------------------------------------------------------
+
+    pub fn phase(&self) -> &str {
+        self.rollout.status.as_ref().map_or("", |s| s.phase.as_str())
+    }
+
+    pub fn message(&self) -> &str {
+        self.rollout.status.as_ref().map_or("", |s| s.message.as_str())
+    }
+
+    pub fn promoted(&self) -> Option<&str> {
+        self.rollout.status.as_ref()?.promoted.as_ref().map(|p| p.version.as_str())
+    }
+
+    pub fn result(&self) -> (&str, &str, &str) {
+        let last = self.rollout.status.as_ref().and_then(|s| s.last_attempt.as_ref()).unwrap();
+        (&last.result, &last.stage, &last.reason)
+    }
+
+    pub fn condition(&self, kind: &str) -> Option<(&str, &str)> {
+        let status = self.rollout.status.as_ref()?;
+        status.conditions.iter().find(|c| c.type_ == kind).map(|c| (c.status.as_str(), c.reason.as_str()))
+    }
+
+    /// Production: names of the objects, and the version that each Deployment runs.
+    pub fn production(&self) -> Vec<String> {
+        self.live.values().map(|l| format!("{} {}", l.id, l.applied.as_deref().unwrap_or_default())).collect()
+    }
+
+    pub fn uid_of(&self, name: &str) -> Option<&str> {
+        self.live.values().find(|l| l.id.name == name).map(|l| l.uid.as_str())
+    }
+
+    pub fn delete(&mut self) {
+        self.rollout.metadata.deletion_timestamp = Some(Time(self.now));
+    }
+
+    pub fn add_pipeline(&mut self, name: &str, instance: &str) {
+        self.dependants.objects.push(Dependant {
+            kind: "Pipeline".into(),
+            name: name.into(),
+            instance: instance.into(),
+        });
+    }
+
+    pub fn held(&self) -> bool {
+        self.rollout.metadata.finalizers.iter().flatten().any(|f| f == FINALIZER)
+    }
+}
+
+fn refusal(object: &DesiredObject) -> Refusal {
+    Refusal {
+        about: About::Object(object.id.clone(), object.hash.clone()),
+        reason: "Forbidden".into(),
+        message: format!("{}: exceeded quota", object.id),
+    }
+}

@@ -1,0 +1,170 @@
+//! Properties: whatever happens in whatever order, what must never happen does not, and a good spec gets one out.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::model::Model;
+
+/// What can happen to a rollout.
+#[derive(Clone, Debug)]
+enum Happening {
+    SetVersion(usize),
+    EditDefinition(usize, usize),
+    RemoveDefinition(usize),
+    Heal(bool),
+    Refuse(bool),
+    Immutable,
+    Drift,
+    DeleteChild(usize),
+    Pass(u64),
+    /// The process dies after so many steps.
+    Crash(usize),
+    Pause(bool),
+}
+
+const VERSIONS: [&str; 4] = ["1.0", "2.0", "3.0-broken", "9.9"];
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        3 => (0..VERSIONS.len()).prop_map(Happening::SetVersion),
+        1 => (0..VERSIONS.len(), 1..3usize).prop_map(|(v, n)| Happening::EditDefinition(v, n)),
+        1 => (0..VERSIONS.len()).prop_map(Happening::RemoveDefinition),
+        2 => any::<bool>().prop_map(Happening::Heal),
+        1 => any::<bool>().prop_map(Happening::Refuse),
+        1 => Just(Happening::Immutable),
+        1 => Just(Happening::Drift),
+        1 => (0..3usize).prop_map(Happening::DeleteChild),
+        3 => (1..700u64).prop_map(Happening::Pass),
+        4 => (0..12usize).prop_map(Happening::Crash),
+        1 => any::<bool>().prop_map(Happening::Pause),
+    ]
+}
+
+fn happen(model: &mut Model, happening: &Happening) {
+    match happening {
+        Happening::SetVersion(v) => model.set_version(VERSIONS[*v]),
+        Happening::EditDefinition(v, n) => {
+            let names = ["numaflow-controller", "helper", "other"];
+            model.define(VERSIONS[*v], &names[..=*n]);
+        }
+        Happening::RemoveDefinition(v) => {
+            model.definitions.remove(VERSIONS[*v]);
+        }
+        Happening::Heal(workloads) => {
+            if *workloads {
+                model.play_workloads();
+            } else {
+                model.live.values_mut().for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
+            }
+        }
+        Happening::Refuse(on) => {
+            if *on {
+                model.refused.insert("numaflow:2.0".into());
+            } else {
+                model.refused.clear();
+            }
+        }
+        Happening::Immutable => {
+            model.immutable.insert("numaflow-controller".into());
+        }
+        Happening::Drift => model.live.values_mut().for_each(|l| l.fields = "taken".into()),
+        Happening::DeleteChild(n) => {
+            if let Some(name) = model.children.keys().nth(*n).cloned() {
+                model.children.remove(&name);
+            }
+        }
+        Happening::Pass(seconds) => model.pass(Duration::from_secs(*seconds)),
+        Happening::Crash(steps) => {
+            model.turn(*steps);
+        }
+        Happening::Pause(on) => model.edit(|spec| spec.paused = Some(*on)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// The invariants themselves (never two promoted, nothing pruned before its successor is applied, a fixed point in
+    /// every turn, no apply to another object than the one seen) are checked by the model after each step.
+    #[test]
+    fn whatever_happened_a_good_spec_gets_you_out(history in prop::collection::vec(happening(), 0..40)) {
+        let mut model = Model::new();
+        for happening in &history {
+            happen(&mut model, happening);
+        }
+        model.refused.clear();
+        model.define("5.0", &["numaflow-controller"]);
+        model.edit(|spec| spec.paused = None);
+        model.set_version("5.0");
+        model.run();
+        prop_assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("5.0")));
+        prop_assert_eq!(model.children.len(), 1);
+        prop_assert_eq!(model.live.len(), 2, "{:?}", model.production());
+        let steps = model.log.len();
+        model.pass(Duration::from_secs(3600));
+        model.settle();
+        prop_assert_eq!(model.log.len(), steps, "at rest nothing is written");
+    }
+
+    #[test]
+    fn once_something_is_confirmed_production_is_never_without_its_controller(
+        history in prop::collection::vec(happening(), 0..40)
+    ) {
+        let mut model = Model::new();
+        model.run();
+        for happening in &history {
+            if matches!(happening, Happening::Immutable) {
+                // Made anew on purpose; its pods run on, which the model does not play.
+                continue;
+            }
+            happen(&mut model, happening);
+            prop_assert!(model.uid_of("numaflow-controller").is_some());
+        }
+    }
+
+    #[test]
+    fn a_crash_after_any_step_ends_as_if_there_had_been_none(
+        version in 0..VERSIONS.len(), immutable in any::<bool>(), first in any::<bool>()
+    ) {
+        let start = || {
+            let mut model = Model::new();
+            if !first {
+                model.run();
+            }
+            if immutable {
+                model.immutable.insert("numaflow-controller".into());
+            }
+            model.set_version(VERSIONS[version]);
+            model
+        };
+        let mut plain = start();
+        let began = plain.log.len();
+        plain.run();
+        let outcome = |model: &Model| {
+            (
+                model.phase().to_owned(),
+                model.promoted().map(str::to_owned),
+                model.production().into_iter().collect::<Vec<_>>(),
+                model.children.keys().cloned().collect::<Vec<_>>(),
+                model.condition("Ready").map(|(a, b)| (a.to_owned(), b.to_owned())),
+            )
+        };
+        for crash in 0..plain.log.len() - began {
+            let mut model = start();
+            let mut left = crash;
+            // Several turns may pass before the step at which the process dies.
+            for _ in 0..40 {
+                model.play_workloads();
+                let (done, again) = model.turn(left);
+                left -= done;
+                if left == 0 {
+                    break;
+                }
+                model.pass(again.unwrap_or_default() + Duration::from_secs(1));
+            }
+            model.run();
+            prop_assert_eq!(outcome(&model), outcome(&plain), "after step {}", crash);
+        }
+    }
+}
