@@ -60,7 +60,7 @@ pub struct ControllerArgs {
     #[arg(long, env = "NUMAPLANE_ADMIN_ADDRESS", default_value = "127.0.0.1:8081", value_name = "ADDRESS:PORT")]
     pub admin_address: SocketAddr,
     /// What to log: error, warn, info, debug or trace, also by module (`info,numaplane=debug`).
-    #[arg(long, env = "NUMAPLANE_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "NUMAPLANE_LOG", default_value = "info,kube_runtime=error", value_name = "FILTER")]
     pub log: String,
     /// How to log.
     #[arg(long, env = "NUMAPLANE_LOG_FORMAT", default_value = "text", value_parser = ["text", "json"], value_name = "FORMAT")]

@@ -10,14 +10,17 @@ use k8s_openapi::{
     api::{
         apps::v1::{ControllerRevision, ReplicaSet},
         core::v1::{ObjectReference, Secret},
+        events,
     },
-    apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
+    apimachinery::pkg::{
+        apis::meta::v1::{MicroTime, OwnerReference},
+        runtime::RawExtension,
+    },
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     core::{ObjectMeta, Status},
-    runtime::events::{EventType, Recorder, Reporter},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -105,15 +108,13 @@ pub struct Cluster {
     client: Client,
     world: Arc<World>,
     kinds: Kinds,
-    recorder: Recorder,
 }
 
 impl Cluster {
     /// A writer for this client; answers go into `world`.
     #[must_use]
     pub fn new(client: Client, world: Arc<World>) -> Self {
-        let reporter = Reporter { controller: "numaplane".to_owned(), instance: None };
-        Self { recorder: Recorder::new(client.clone(), reporter), client, world, kinds: Kinds::default() }
+        Self { client, world, kinds: Kinds::default() }
     }
 
     /// Carries out one step.
@@ -165,19 +166,32 @@ impl Cluster {
     }
 
     /// Tells the user something. That it cannot be told fails nothing.
+    ///
+    /// Own code rather than kube's `Recorder`, which merges events that differ in their note only and keeps the first
+    /// note, and which makes names that are too long for objects with long names.
     pub async fn publish(&self, about: &ObjectReference, event: &Event) {
-        let note = crate::api::cut(&event.note, 1000);
-        let event = kube::runtime::events::Event {
-            type_: if event.warning { EventType::Warning } else { EventType::Normal },
-            reason: event.reason.to_owned(),
-            note: Some(note),
-            action: event.reason.to_owned(),
-            secondary: None,
+        let now = jiff::Timestamp::now();
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let name = fit(about.name.as_deref().unwrap_or_default(), 220);
+        let body = events::v1::Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            action: Some(event.reason.to_owned()),
+            event_time: Some(MicroTime(now)),
+            note: Some(crate::api::cut(&event.note, 1000)),
+            reason: Some(event.reason.to_owned()),
+            regarding: Some(about.clone()),
+            reporting_controller: Some("numaplane.numaproj.io/controller".to_owned()),
+            reporting_instance: Some("numaplane".to_owned()),
+            type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
+            ..events::v1::Event::default()
         };
-        match tokio::time::timeout(LIMIT, self.recorder.publish(&event, about)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "an event was not published"),
-            Err(_) => tracing::debug!("an event was not published in time"),
+        let api: Api<events::v1::Event> = Api::namespaced(self.client.clone(), &namespace);
+        if let Err(error) = limited(api.create(&PostParams::default(), &body)).await {
+            tracing::debug!(%error, reason = event.reason, "an event was not published");
         }
     }
 

@@ -40,6 +40,18 @@ const USUAL: &[(&str, &str, &str, &str)] = &[
     ("networking.k8s.io", "v1", "Ingress", "ingresses"),
 ];
 
+/// Numaflow's kinds that depend on a running controller: (kind, plural).
+pub const NUMAFLOW: [(&str, &str); 3] =
+    [("Pipeline", "pipelines"), ("InterStepBufferService", "interstepbufferservices"), ("MonoVertex", "monovertices")];
+
+/// One of Numaflow's kinds.
+#[must_use]
+pub fn numaflow(kind: &str) -> Option<ApiResource> {
+    let (kind, plural) = NUMAFLOW.iter().find(|(k, _)| *k == kind)?;
+    let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
+    Some(ApiResource::from_gvk_with_plural(&gvk, plural))
+}
+
 /// The kinds met so far.
 #[derive(Debug, Default)]
 pub struct Kinds {

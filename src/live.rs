@@ -158,15 +158,14 @@ impl Workload {
             || self.total > self.desired
         {
             // Old replicas count as available too, and while the new spec was not observed the numbers are about an older
-            // one: what is left is how many new ones are available for sure.
-            let old = self.total - self.updated;
-            let observed = self.observed_generation >= self.generation;
-            let available = if observed { (self.available - old).clamp(0, self.updated.max(0)) } else { 0 };
-            let mut text = if observed && self.updated >= self.desired && available >= self.desired {
-                format!("{old} old replicas are still there")
+            // one; a replica is done when it is new, available, and the old one in its place is gone.
+            let old = (self.total - self.updated).max(0);
+            let done = if self.observed_generation >= self.generation {
+                (self.available - old).min(self.updated).min(self.desired - old).max(0)
             } else {
-                format!("{available} of {} updated replicas available", self.desired)
+                0
             };
+            let mut text = format!("{done} of {} replicas updated and available", self.desired);
             if let Some(trouble) = &self.trouble {
                 text = format!("{text} ({trouble})");
             }
@@ -201,11 +200,11 @@ mod tests {
         let good = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
         assert_eq!(deployment(2, &json!({"replicas": 2}), &good).missing(), None);
         for (change, words) in [
-            (json!({"observedGeneration": 1}), "0 of 2 updated"),
-            (json!({"updatedReplicas": 1}), "1 of 2 updated"),
-            (json!({"availableReplicas": 1}), "1 of 2 updated"),
-            (json!({"replicas": 3, "availableReplicas": 3}), "1 old replicas"),
-            (json!({"replicas": 3}), "1 of 2 updated"),
+            (json!({"observedGeneration": 1}), "0 of 2"),
+            (json!({"updatedReplicas": 1}), "1 of 2"),
+            (json!({"availableReplicas": 1}), "1 of 2"),
+            (json!({"replicas": 3, "availableReplicas": 3}), "1 of 2"),
+            (json!({"replicas": 4, "availableReplicas": 2}), "0 of 2"),
         ] {
             let mut status = good.clone();
             status.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());

@@ -68,6 +68,7 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
         let listener = tokio::net::TcpListener::bind(args.admin_address)
             .await
             .map_err(|error| format!("--admin-address {}: {error}", args.admin_address))?;
+        let address = listener.local_addr().map_err(|error| format!("--admin-address: {error}"))?;
         let served = tokio::spawn(axum::serve(listener, admin::router(metrics.clone())).into_future());
         let client = Client::try_default().await.map_err(|error| {
             format!("no way to the API server: {error} (set KUBECONFIG, or run in a pod with a service account)")
@@ -77,7 +78,7 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             namespace = settings.operator_namespace,
-            admin = %args.admin_address,
+            admin = %address,
             "starting"
         );
         Operator::run(client, settings, metrics, shutdown).await;

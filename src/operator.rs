@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::DynamicObject,
-    core::{ApiResource, DeserializeGuard, GroupVersionKind, NamespaceResourceScope, PartialObjectMeta},
+    core::{ApiResource, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
     runtime::watcher::{self, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -42,7 +42,7 @@ use crate::{
     settings::Settings,
     store::{Change, Store},
     watch::{Scope, follow},
-    world::{CLUSTER, Decoded, GroupKind, NamespaceState, NumaflowObject, Pinned, World},
+    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState, NumaflowObject, Pinned, World},
 };
 
 /// What a turn is about: namespace and name.
@@ -178,8 +178,7 @@ impl Operator {
                 },
             );
             for (kind, store) in &self.world.numaflow {
-                let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
-                let resource = ApiResource::from_gvk(&gvk);
+                let Some(resource) = kinds::numaflow(kind) else { continue };
                 let this = self.clone();
                 self.spawn(
                     tasks,
@@ -216,7 +215,10 @@ impl Operator {
                 watcher(self.api::<ConfigMap>(scope), config),
                 |object| {
                     let data = object.data.clone().unwrap_or_default();
-                    parse_config_map(&object.namespace().unwrap_or_default(), &object.name_any(), &data)
+                    DefinitionsMap {
+                        uid: object.uid().unwrap_or_default(),
+                        parsed: parse_config_map(&object.namespace().unwrap_or_default(), &object.name_any(), &data),
+                    }
                 },
                 move |c| this.definitions_changed(c),
             );
@@ -413,17 +415,18 @@ impl Operator {
         }
     }
 
-    fn definitions_changed(&self, change: &Change<crate::definitions::Parsed>) {
+    fn definitions_changed(&self, change: &Change<DefinitionsMap>) {
         let (namespace, name) = &change.key;
         {
             let mut catalogue = self.world.catalogue.write().unwrap_or_else(PoisonError::into_inner);
             match &change.new {
-                Some(parsed) => catalogue.set(namespace, name, (**parsed).clone()),
+                Some(map) => catalogue.set(namespace, name, map.parsed.clone()),
                 None => catalogue.remove(namespace, name),
             };
         }
-        let known: Vec<String> = change.old.iter().flat_map(|p| &p.errors).map(ToString::to_string).collect();
-        for error in change.new.iter().flat_map(|p| &p.errors) {
+        let known: Vec<String> =
+            change.old.iter().flat_map(|map| &map.parsed.errors).map(ToString::to_string).collect();
+        for error in change.new.iter().flat_map(|map| &map.parsed.errors) {
             let note = error.to_string();
             if known.contains(&note) {
                 continue;
@@ -434,6 +437,8 @@ impl Operator {
                 kind: Some("ConfigMap".to_owned()),
                 namespace: Some(namespace.clone()),
                 name: Some(name.clone()),
+                // Without it `kubectl describe` does not show the event.
+                uid: change.new.as_ref().map(|map| map.uid.clone()),
                 ..ObjectReference::default()
             };
             // The receiver lives as long as the operator; without one there is nobody to tell.
@@ -543,18 +548,13 @@ impl Operator {
                         break;
                     }
                     Err(Failure::Refused(refusal)) => {
-                        tracing::warn!(
-                            ?task,
-                            reason = refusal.reason,
-                            message = refusal.message,
-                            "refused by the server"
-                        );
+                        tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
                         learned.refusals.push(refusal);
                         refused.push(step.clone());
                         break;
                     }
                     Err(Failure::Transient(message)) => {
-                        tracing::warn!(?task, message, "no usable answer, trying again");
+                        tracing::warn!(?task, says = message, "no usable answer, trying again");
                         return Outcome::Failed(message);
                     }
                 }
@@ -608,7 +608,7 @@ impl Operator {
                     name,
                     phase = status.phase.as_str(),
                     stage,
-                    message = status.message,
+                    says = status.message,
                     "status"
                 );
             }

@@ -1,15 +1,12 @@
 //! From a watch into a store: lists, follows, and says what changed. One per kind (and namespace), each with its own
 //! backoff, so that a kind that cannot be watched slows nothing else down.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::{
     Resource, ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 
 use crate::store::{Change, Key, Seen, Store};
@@ -25,6 +22,9 @@ pub struct Scope {
     pub what: String,
 }
 
+/// First and longest wait after a watch failed. The longest bounds how late a kind that comes to be served is noticed.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
 /// Follows objects for ever (until the task is dropped).
 pub async fn follow<K, T>(
     scope: Scope,
@@ -35,7 +35,9 @@ pub async fn follow<K, T>(
 ) where
     K: Resource + Clone + Debug + Send + 'static,
 {
-    let mut events = events.default_backoff().boxed();
+    let mut events = std::pin::pin!(events);
+    // Own wait, because kube's starts over with every event, and a watcher announces each list before it fails.
+    let mut failures = 0u32;
     let mut list: Vec<(Key, Seen, T)> = Vec::new();
     let mut trouble = String::new();
     while let Some(event) = events.next().await {
@@ -58,9 +60,15 @@ pub async fn follow<K, T>(
                         changed(&change);
                     }
                 }
+                let wait = BACKOFF.0.saturating_mul(1 << failures.min(8)).min(BACKOFF.1);
+                failures += 1;
+                tokio::time::sleep(wait).await;
                 continue;
             }
         };
+        if !matches!(event, Event::Init | Event::InitApply(_)) {
+            failures = 0;
+        }
         match event {
             Event::Init => list.clear(),
             Event::InitApply(object) => list.push((key(&object), Seen::of(object.meta()), read(&object))),

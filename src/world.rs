@@ -11,6 +11,7 @@ use serde::Deserialize as _;
 use crate::{
     api::{NumaflowController, NumaflowControllerRollout},
     definitions::{Catalogue, Definition, Parsed},
+    kinds,
     live::{Live, ObjectId},
     manifest::Manifest,
     rollout::snapshot::Dependants,
@@ -99,6 +100,15 @@ pub struct NamespaceState {
     pub remaining: Option<String>,
 }
 
+/// A definitions ConfigMap.
+#[derive(Debug)]
+pub struct DefinitionsMap {
+    /// Its uid.
+    pub uid: String,
+    /// What it says.
+    pub parsed: Parsed,
+}
+
 /// A Numaflow object, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumaflowObject {
@@ -120,7 +130,7 @@ pub struct World {
     /// Numaflow objects by kind.
     pub numaflow: BTreeMap<&'static str, Arc<Store<NumaflowObject>>>,
     /// Definitions ConfigMaps; the catalogue holds what they say.
-    pub config_maps: Arc<Store<Parsed>>,
+    pub config_maps: Arc<Store<DefinitionsMap>>,
     /// What the ConfigMaps say.
     pub catalogue: RwLock<Catalogue>,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
@@ -147,10 +157,7 @@ impl World {
             controllers: Arc::new(Store::new(names())),
             revisions: Arc::new(Store::new(names())),
             namespaces: Arc::new(Store::new([CLUSTER.to_owned()])),
-            numaflow: ["Pipeline", "InterStepBufferService", "MonoVertex"]
-                .into_iter()
-                .map(|kind| (kind, Arc::new(Store::new(names()))))
-                .collect(),
+            numaflow: kinds::NUMAFLOW.into_iter().map(|(kind, _)| (kind, Arc::new(Store::new(names())))).collect(),
             config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),

@@ -303,7 +303,7 @@ impl<'a> Turn<'a> {
             from: self.holder().unwrap_or_default().to_owned(),
             to: name,
             started_at: Some(Time(self.now)),
-            stage_started_at: Some(Time(self.now)),
+            stage_started_at: Some(self.not_before_now()),
             recreate: self.s.learned.immutable.iter().map(ToString::to_string).collect(),
             ..Upgrade::default()
         });

@@ -1,7 +1,5 @@
 //! The stages that touch production: CutOver, Confirm, RollBack. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
 use crate::{
     api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
@@ -50,7 +48,7 @@ impl Turn<'_> {
                     if standing.applied() {
                         self.next.upgrade = Some(Upgrade {
                             stage: Stage::Confirm.as_str().to_owned(),
-                            stage_started_at: Some(Time(self.now)),
+                            stage_started_at: Some(self.not_before_now()),
                             ..upgrade.clone()
                         });
                         let report = Report::confirming(&upgrade.version, &standing.waiting_for());
@@ -224,7 +222,7 @@ impl Turn<'_> {
             failed_stage: upgrade.stage.clone(),
             from: upgrade.name.clone(),
             to: promoted.name,
-            stage_started_at: Some(Time(self.now)),
+            stage_started_at: Some(self.not_before_now()),
             assessment: None,
             recreate: Vec::new(),
             reason: reason.to_owned(),
