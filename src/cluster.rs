@@ -159,7 +159,7 @@ impl Cluster {
                 }
                 let answer = self.delete::<ControllerRevision>(namespace, name, uid).await;
                 own(&format!("ControllerRevision/{name}"), answer)?;
-                self.world.revisions.forget(&(namespace.to_owned(), name.clone()), uid);
+                self.world.revisions.forget(&(namespace.to_owned(), name.clone()), &Seen::for_good(uid));
             }
         }
         Ok(Vec::new())
@@ -274,7 +274,8 @@ impl Cluster {
             // Somebody's finalizer holds it.
             Ok(answer) if answer.is_left() => answer.left().into_iter().for_each(|going| self.keep_controller(going)),
             Ok(_) => {
-                self.world.controllers.forget(&(namespace.to_owned(), child.name.clone()), &child.uid);
+                let key = (namespace.to_owned(), child.name.clone());
+                self.world.controllers.forget(&key, &Seen::for_good(&child.uid));
             }
             Err(error) => own(&format!("NumaflowController/{}", child.name), gone_is_good::<()>(Err(error)))?,
         }
@@ -600,13 +601,13 @@ impl Cluster {
                 if let Some(going) = answer.left() {
                     self.keep_live(namespace, id, &going);
                 } else if let Some(store) = self.world.produced(&id.group, &id.kind) {
-                    store.forget(&key, uid);
+                    store.forget(&key, &Seen::for_good(uid));
                 }
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 if let Some(store) = self.world.produced(&id.group, &id.kind) {
-                    store.forget(&key, uid);
+                    store.forget(&key, &Seen::for_good(uid));
                 }
                 Ok(())
             }
@@ -620,7 +621,8 @@ const SHARED: &str = "shared";
 
 fn may_take_over(live: &Live, owner: &str, namespaced: bool) -> bool {
     let ours = live.tracking.as_ref().is_some_and(|t| *t == label_value(owner) || (!namespaced && t == SHARED));
-    ours || live.adoptable
+    // Without the label, fields of ours still say that this operator applied it: somebody took the label away.
+    ours || live.adoptable || (live.tracking.is_none() && !live.fields.is_empty())
 }
 
 fn exists(live: &Live) -> String {

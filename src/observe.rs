@@ -1,11 +1,12 @@
 //! From the stores to a snapshot: no request is made here.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     api::{LABEL_UPGRADE_STATE, NumaflowController, NumaflowControllerRollout, UpgradeState, child_number},
     controller::alone::Alone,
-    definitions::{Definition, Instance, Lookup, render},
+    definitions::{Definition, Instance, Lookup, cluster_scoped, render},
+    live::ObjectId,
     manifest::Manifest,
     plan::Learned,
     rollout::{
@@ -13,7 +14,7 @@ use crate::{
         snapshot::{Revision, Snapshot, Target, Unresolved, state_of},
     },
     settings::Settings,
-    world::{PinnedContent, World},
+    world::{GroupKind, PinnedContent, World},
 };
 
 /// One look at a rollout.
@@ -28,7 +29,7 @@ pub fn rollout(
     let name = rollout.metadata.name.as_deref().unwrap_or_default();
     let uid = rollout.metadata.uid.as_deref().unwrap_or_default();
     let mut children = Vec::new();
-    let mut foreign_children = std::collections::BTreeSet::new();
+    let mut foreign_children = BTreeSet::new();
     for (child, decoded) in world.controllers.in_namespace(namespace) {
         let owned = decoded.good().filter(|c| owner_uid(c) == Some(uid));
         match owned {
@@ -75,7 +76,9 @@ pub fn rollout(
             .map(|e| (e.group.as_str(), e.kind.as_str()))
             .chain(wanted.flat_map(|m| &m.objects).map(|o| (o.id.group.as_str(), o.id.kind.as_str()))),
     );
+    let elsewhere = elsewhere(world, namespace, name, &unwatched);
     Snapshot {
+        elsewhere,
         rollout: rollout.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
         foreign_children,
@@ -101,7 +104,9 @@ pub fn alone(world: &World, settings: &Settings, controller: &Arc<NumaflowContro
         world.unwatched(inventory.map(|e| (e.group.as_str(), e.kind.as_str())).chain(
             desired.iter().flat_map(|t| &t.manifest.objects).map(|o| (o.id.group.as_str(), o.id.kind.as_str())),
         ));
+    let elsewhere = elsewhere(world, namespace, name, &unwatched);
     Alone {
+        elsewhere,
         controller: controller.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
         desired,
@@ -109,6 +114,15 @@ pub fn alone(world: &World, settings: &Settings, controller: &Arc<NumaflowContro
         unwatched,
         dependants: world.dependants(namespace),
         learned: learned.clone(),
+    }
+}
+
+/// Cluster-scoped objects that others use too; asked only where any are in play.
+fn elsewhere(world: &World, namespace: &str, owner: &str, unwatched: &BTreeSet<GroupKind>) -> BTreeSet<ObjectId> {
+    if unwatched.iter().any(|(group, kind)| cluster_scoped(group, kind)) {
+        world.used_elsewhere(namespace, owner)
+    } else {
+        BTreeSet::new()
     }
 }
 

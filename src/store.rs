@@ -20,8 +20,9 @@ pub struct Store<T> {
 #[derive(Debug)]
 struct Inner<T> {
     objects: BTreeMap<Key, Entry<T>>,
-    /// Uids of objects that are gone: an answer that was under way must not bring one back.
-    gone: VecDeque<String>,
+    /// Objects that are gone, as (uid, resourceVersion at which they went): an answer that was under way must not bring
+    /// one back.
+    gone: VecDeque<(String, u64)>,
     /// Watches that have not listed yet.
     pending: BTreeSet<String>,
 }
@@ -42,6 +43,12 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// An object that the server says is gone for good.
+    #[must_use]
+    pub fn for_good(uid: &str) -> Self {
+        Self { uid: uid.to_owned(), resource_version: u64::MAX }
+    }
+
     /// Reads both from metadata.
     #[must_use]
     pub fn of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Self {
@@ -85,47 +92,47 @@ impl<T> Store<T> {
     /// Takes an object in unless something newer is known. Returns the change, if there is one.
     pub fn offer(&self, key: Key, seen: Seen, value: T) -> Option<Change<T>> {
         let mut inner = self.lock();
-        if inner.gone.contains(&seen.uid) {
+        if inner.gone.iter().any(|(uid, at)| *uid == seen.uid && *at >= seen.resource_version) {
             return None;
         }
-        if let Some(entry) = inner.objects.get(&key) {
-            let stale = entry.version.uid == seen.uid && entry.version.resource_version >= seen.resource_version;
-            if stale {
-                return None;
-            }
+        if inner.objects.get(&key).is_some_and(|entry| entry.version.resource_version >= seen.resource_version) {
+            return None;
         }
         let value = Arc::new(value);
         let old = inner.objects.insert(key.clone(), Entry { value: value.clone(), version: seen });
         Some(Change { key, old: old.map(|e| e.value), new: Some(value) })
     }
 
-    /// Forgets an object that is gone; one that was made anew under the same name stays.
-    pub fn forget(&self, key: &Key, uid: &str) -> Option<Change<T>> {
+    /// Forgets an object that went at `gone` (deleted, or its label does not match any more); one that was made anew
+    /// under the same name stays.
+    pub fn forget(&self, key: &Key, gone: &Seen) -> Option<Change<T>> {
         let mut inner = self.lock();
         if inner.gone.len() == REMEMBERED {
             inner.gone.pop_front();
         }
-        inner.gone.push_back(uid.to_owned());
-        if inner.objects.get(key)?.version.uid != uid {
+        inner.gone.push_back((gone.uid.clone(), gone.resource_version));
+        if inner.objects.get(key)?.version.uid != gone.uid {
             return None;
         }
         let old = inner.objects.remove(key)?;
         Some(Change { key: key.clone(), old: Some(old.value), new: None })
     }
 
-    /// Takes a complete list of one watch in; `namespace` is what it lists, `None` for everything.
+    /// Takes a complete list of one watch in; `namespace` is what it lists, `None` for everything. What the list lacks
+    /// because it was made since comes back with the watch.
     pub fn replace(&self, watch: &str, namespace: Option<&str>, list: Vec<(Key, Seen, T)>) -> Vec<Change<T>> {
-        let listed: BTreeSet<Key> = list.iter().map(|(key, ..)| key.clone()).collect();
-        let lost: Vec<(Key, String)> = {
-            let inner = self.lock();
-            inner
-                .objects
-                .iter()
-                .filter(|(key, _)| namespace.is_none_or(|n| key.0 == n) && !listed.contains(*key))
-                .map(|(key, entry)| (key.clone(), entry.version.uid.clone()))
-                .collect()
-        };
-        let mut changes: Vec<Change<T>> = lost.into_iter().filter_map(|(key, uid)| self.forget(&key, &uid)).collect();
+        let mut changes = Vec::new();
+        {
+            let mut inner = self.lock();
+            let listed: BTreeSet<&Key> = list.iter().map(|(key, ..)| key).collect();
+            let here = |key: &Key| namespace.is_none_or(|n| key.0 == n);
+            let lost: Vec<Key> =
+                inner.objects.keys().filter(|key| here(key) && !listed.contains(key)).cloned().collect();
+            for key in lost {
+                let old = inner.objects.remove(&key).map(|entry| entry.value);
+                changes.push(Change { key, old, new: None });
+            }
+        }
         changes.extend(list.into_iter().filter_map(|(key, seen, value)| self.offer(key, seen, value)));
         self.lock().pending.remove(watch);
         changes
@@ -193,10 +200,19 @@ mod tests {
     fn a_late_answer_does_not_bring_a_deleted_object_back() {
         let store = Store::new([]);
         store.offer(key("a"), seen("u", 5), 1);
-        store.forget(&key("a"), "u");
+        store.forget(&key("a"), &seen("u", 7));
         assert!(store.offer(key("a"), seen("u", 6), 2).is_none());
-        assert!(store.offer(key("a"), seen("v", 7), 3).is_some());
-        assert!(store.forget(&key("a"), "u").is_none(), "the one made anew stays");
+        assert!(store.offer(key("a"), seen("v", 8), 3).is_some());
+        assert!(store.forget(&key("a"), &Seen::for_good("u")).is_none(), "the one made anew stays");
+        assert!(store.offer(key("b"), seen("u", 9), 4).is_none(), "gone for good");
+    }
+
+    #[test]
+    fn an_object_whose_label_was_taken_away_is_seen_again_when_it_is_back() {
+        let store = Store::new([]);
+        store.offer(key("a"), seen("u", 5), 1);
+        assert!(store.forget(&key("a"), &seen("u", 6)).is_some());
+        assert!(store.offer(key("a"), seen("u", 7), 2).is_some());
     }
 
     #[test]

@@ -88,8 +88,7 @@ pub async fn follow<K, T>(
                 }
             }
             Event::Delete(object) => {
-                let uid = object.uid().unwrap_or_default();
-                if let Some(change) = store.forget(&key(&object), &uid) {
+                if let Some(change) = store.forget(&key(&object), &Seen::of(object.meta())) {
                     changed(&change);
                 }
             }

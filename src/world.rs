@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 
 use crate::{
     api::{NumaflowController, NumaflowControllerRollout},
-    definitions::{Catalogue, Definition, Parsed},
+    definitions::{Catalogue, Definition, Parsed, cluster_scoped},
     kinds,
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -133,6 +133,8 @@ pub struct World {
     pub config_maps: Arc<Store<DefinitionsMap>>,
     /// What the ConfigMaps say.
     pub catalogue: RwLock<Catalogue>,
+    /// Whether only some namespaces are served.
+    scoped: bool,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
     rendered: Mutex<HashMap<(String, String), Arc<Rendering>>>,
     pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
@@ -160,6 +162,7 @@ impl World {
             numaflow: kinds::NUMAFLOW.into_iter().map(|(kind, _)| (kind, Arc::new(Store::new(names())))).collect(),
             config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
+            scoped: !scopes.iter().any(|s| s == CLUSTER),
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
             rendered: Mutex::default(),
             pins: Mutex::default(),
@@ -202,6 +205,34 @@ impl World {
             .filter(|(group, kind)| self.produced(group, kind).is_none_or(|store| !store.synced()))
             .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
             .collect()
+    }
+
+    /// Cluster-scoped objects that children of other owners have in their inventories, those of rollouts that are being
+    /// deleted left out.
+    #[must_use]
+    pub fn used_elsewhere(&self, namespace: &str, owner: &str) -> BTreeSet<ObjectId> {
+        let mut used = BTreeSet::new();
+        for (ns, name) in self.controllers.keys() {
+            let Some(decoded) = self.controllers.get(&ns, &name) else { continue };
+            let Some(child) = decoded.good() else { continue };
+            let parent = child.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+            let parent = parent.map_or(name.as_str(), |o| o.name.as_str());
+            let leaving = child.metadata.deletion_timestamp.is_some()
+                || self
+                    .rollouts
+                    .get(&ns, parent)
+                    .is_some_and(|r| r.good().is_some_and(|r| r.metadata.deletion_timestamp.is_some()));
+            if leaving || (ns == namespace && parent == owner) {
+                continue;
+            }
+            let entries = child.status.iter().flat_map(|s| &s.inventory);
+            used.extend(
+                entries
+                    .filter(|e| cluster_scoped(&e.group, &e.kind))
+                    .map(|e| ObjectId::new(&e.group, &e.kind, &e.name)),
+            );
+        }
+        used
     }
 
     /// Whether a namespace is being deleted.
@@ -278,7 +309,8 @@ impl World {
         look(self.rollouts.synced(), "NumaflowControllerRollouts");
         look(self.controllers.synced(), "NumaflowControllers");
         look(self.revisions.synced(), "ControllerRevisions");
-        look(self.namespaces.synced(), "Namespaces");
+        // An operator for some namespaces may not be allowed to list them all; the answers to its writes tell as well.
+        look(self.namespaces.synced() || self.scoped, "Namespaces");
         look(self.config_maps.synced(), "definitions ConfigMaps");
         for ((_, kind), store) in self.all_produced() {
             look(store.synced(), &kind);

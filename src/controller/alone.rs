@@ -38,6 +38,8 @@ pub struct Alone {
     pub live: BTreeMap<ObjectId, Live>,
     /// Kinds that are not watched.
     pub unwatched: BTreeSet<(String, String)>,
+    /// Cluster-scoped objects that others use too.
+    pub elsewhere: BTreeSet<ObjectId>,
     /// What depends on the controller.
     pub dependants: Dependants,
     /// What this turn has learned.
@@ -69,6 +71,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
             live: &s.live,
             inventory: &inventory,
             unwatched: &s.unwatched,
+            elsewhere: &s.elsewhere,
             learned: &s.learned,
         });
         return match removal {
@@ -98,6 +101,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
         inventory: &inventory,
         live: &s.live,
         unwatched: &s.unwatched,
+        elsewhere: &s.elsewhere,
         pruned: &s.learned.pruned,
     });
     let producing = Producing {

@@ -30,6 +30,8 @@ pub struct Leaving<'a> {
     pub inventory: &'a [AppliedObject],
     /// Kinds that are not watched.
     pub unwatched: &'a BTreeSet<(String, String)>,
+    /// Cluster-scoped objects that others use too.
+    pub elsewhere: &'a BTreeSet<ObjectId>,
     /// What this turn has learned.
     pub learned: &'a Learned,
 }
@@ -62,6 +64,7 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         inventory: leaving.inventory,
         live: leaving.live,
         unwatched: leaving.unwatched,
+        elsewhere: leaving.elsewhere,
         pruned: &leaving.learned.pruned,
     });
     if let Some(refusal) = leaving.learned.refusal_of(&standing) {

@@ -23,6 +23,8 @@ pub struct Production<'a> {
     pub live: &'a BTreeMap<ObjectId, Live>,
     /// Kinds that are applied but not watched, as (group, kind): known from the inventory alone.
     pub unwatched: &'a BTreeSet<(String, String)>,
+    /// Cluster-scoped objects that others use too.
+    pub elsewhere: &'a BTreeSet<ObjectId>,
     /// Objects that were removed just now.
     pub pruned: &'a BTreeSet<ObjectId>,
 }
@@ -174,6 +176,7 @@ fn leftovers(production: &Production<'_>, mark: &str, standing: &mut Standing) {
         if production.unwatched.contains(&(entry.group.clone(), entry.kind.clone()))
             && !wanted.contains_key(&id)
             && !production.pruned.contains(&id)
+            && !production.elsewhere.contains(&id)
             && !standing.leftovers.iter().any(|(known, ..)| *known == id)
         {
             standing.leftovers.push((id, entry.version.clone(), entry.uid.clone()));

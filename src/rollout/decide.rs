@@ -103,6 +103,9 @@ impl<'a> Turn<'a> {
     }
 
     fn decide(mut self) -> Plan {
+        if let Some(step) = self.read_pin() {
+            return Plan::of(vec![step]);
+        }
         if let Some(adopted) = self.promoted_by_label() {
             self.next.promoted = Some(adopted);
             return self
@@ -124,6 +127,14 @@ impl<'a> Turn<'a> {
                 self.start_roll_back(&upgrade, "UnknownStage", &words)
             }
         }
+    }
+
+    /// Definitions that are kept in Secrets are not watched; each is read once.
+    fn read_pin(&self) -> Option<Step> {
+        let learned = &self.s.learned;
+        let unread = self.s.revisions.iter().filter(|r| r.definition.is_none()).filter_map(|r| r.secret.as_ref());
+        let secret = unread.into_iter().find(|secret| !learned.absent_pins.contains(*secret))?;
+        learned.own_refusal().is_none().then(|| Step::ReadPin { secret: secret.clone() })
     }
 
     // ---- at rest ------------------------------------------------------------------------------------------------
@@ -156,7 +167,7 @@ impl<'a> Turn<'a> {
     fn unresolved(mut self, why: &Unresolved) -> Plan {
         let controller = &self.s.rollout.spec.controller;
         let same = |p: &Promoted| p.version == controller.version && p.instance_id == controller.instance();
-        if self.next.promoted.as_ref().is_some_and(same) {
+        if why.is_about_definition() && self.next.promoted.as_ref().is_some_and(same) {
             // It runs already, held by its pinned revision; what became of the definition changes nothing about that.
             return self.steady_missing(why);
         }
@@ -218,8 +229,8 @@ impl<'a> Turn<'a> {
     /// Pins the promoted definition again where somebody deleted its revision and a ConfigMap still has it.
     fn repin(&self, promoted: &Promoted) -> Option<Step> {
         let target = self.s.desired.as_ref().ok().filter(|t| self.is_promoted(t))?;
-        (self.s.revision(&promoted.revision).is_none() && self.s.learned.own_refusal().is_none())
-            .then(|| self.pin(target, promoted.revision.clone()))
+        let readable = self.s.revision(&promoted.revision).is_some_and(|r| r.definition.is_some());
+        (!readable && self.s.learned.own_refusal().is_none()).then(|| self.pin(target, promoted.revision.clone()))
     }
 
     /// Removes children and revisions that nothing needs.
@@ -364,6 +375,7 @@ impl<'a> Turn<'a> {
             inventory: &inventory,
             live: &self.s.live,
             unwatched: &self.s.unwatched,
+            elsewhere: &self.s.elsewhere,
             pruned: &self.s.learned.pruned,
         })
     }

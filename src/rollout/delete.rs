@@ -23,6 +23,7 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
         live: &s.live,
         inventory: &inventory,
         unwatched: &s.unwatched,
+        elsewhere: &s.elsewhere,
         learned: &s.learned,
     });
     match removal {

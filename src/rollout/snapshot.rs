@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// Kinds that are applied but not watched, as (group, kind).
     pub unwatched: BTreeSet<(String, String)>,
+    /// Cluster-scoped objects that others use too.
+    pub elsewhere: BTreeSet<ObjectId>,
     /// Pipelines, ISB services and MonoVertices in the namespace.
     pub dependants: Dependants,
     /// What this turn has learned from the server.
@@ -65,6 +67,14 @@ pub struct Unresolved {
     pub reason: &'static str,
     /// A sentence that names the object and the field and says what to do.
     pub message: String,
+}
+
+impl Unresolved {
+    /// Whether it is about the definition, rather than about the spec or about another rollout.
+    #[must_use]
+    pub fn is_about_definition(&self) -> bool {
+        !matches!(self.reason, "InvalidSpec" | "InstanceConflict" | "InstanceInUse")
+    }
 }
 
 /// A pinned definition.

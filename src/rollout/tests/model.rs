@@ -206,6 +206,7 @@ impl Model {
             manifests,
             live: self.live.clone(),
             unwatched: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
             dependants: self.dependants.clone(),
             learned: learned.clone(),
         }
