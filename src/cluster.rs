@@ -98,7 +98,7 @@ pub enum Failure {
     /// The namespace is being deleted.
     Terminating,
     /// The server says no.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// No answer, or none that means anything: try again.
     Transient(String),
 }
@@ -450,11 +450,13 @@ impl Cluster {
                     .await
                     .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
                 match existing.map(|e| Live::read(&object.id.group, &object.id.kind, &e.metadata, &Value::Null)) {
-                    Some(live) if !may_take_over(&live, subject.name(), namespaced) => Err(Failure::Refused(Refusal {
-                        about: about(),
-                        reason: "ObjectExists".to_owned(),
-                        message: exists(&live),
-                    })),
+                    Some(live) if !may_take_over(&live, subject.name(), namespaced) => {
+                        Err(Failure::Refused(Box::new(Refusal {
+                            about: about(),
+                            reason: "ObjectExists".to_owned(),
+                            message: exists(&live),
+                        })))
+                    }
                     _ => Ok(vec![passed]),
                 }
             }
@@ -671,17 +673,16 @@ fn failure(error: &kube::Error, about: About, what: &str) -> Failure {
         404 if about == About::Own => Failure::Conflict,
         // What is too large for the server's store is answered with 500, and will be the next time too.
         500 if status.message.contains("too large") || status.message.contains("ResourceExhausted") => {
-            Failure::Refused(Refusal {
+            Failure::Refused(Box::new(Refusal {
                 about,
                 reason: "TooLarge".to_owned(),
                 message: format!("{what}: {}", status.message),
-            })
+            }))
         }
-        429 | 500..=599 => Failure::Transient(format!("{what}: {}", status.message)),
-        401 => Failure::Transient(format!("{what}: {}", status.message)),
+        401 | 429 | 500..=599 => Failure::Transient(format!("{what}: {}", status.message)),
         _ => {
             let reason = if status.reason.is_empty() { "Refused".to_owned() } else { status.reason.clone() };
-            Failure::Refused(Refusal { about, reason, message: format!("{what}: {}", status.message) })
+            Failure::Refused(Box::new(Refusal { about, reason, message: format!("{what}: {}", status.message) }))
         }
     }
 }

@@ -131,13 +131,12 @@ impl Workload {
             trouble: trouble(status),
         };
         match (group, kind) {
-            ("apps", "Deployment") => Some(common),
             // currentRevision equals updateRevision only at the end of a roll; updatedReplicas is absent when nothing
             // is being rolled.
             ("apps", "StatefulSet") if status["updateRevision"] == status["currentRevision"] => {
                 Some(Self { updated: common.total, ..common })
             }
-            ("apps", "StatefulSet") => Some(common),
+            ("apps", "Deployment" | "StatefulSet") => Some(common),
             ("apps", "DaemonSet") => Some(Self {
                 desired: number(&status["desiredNumberScheduled"]),
                 total: number(&status["currentNumberScheduled"]),

@@ -32,7 +32,9 @@ fn manifests(args: &ManifestsArgs) -> Result<(), String> {
     match &args.out {
         Some(folder) => {
             let written = generate::write(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-            written.iter().for_each(|path| println!("wrote {path}"));
+            for path in written {
+                println!("wrote {path}");
+            }
         }
         None => {
             for (_, content) in generate::files().map_err(|error| error.to_string())? {
@@ -51,9 +53,9 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if args.log_format == "json" {
-        log.json().init()
+        log.json().init();
     } else {
-        log.init()
+        log.init();
     }
     // Chosen here, once: which provider is used must not depend on what the dependencies happen to enable.
     rustls::crypto::ring::default_provider()

@@ -122,10 +122,10 @@ impl Metrics {
     /// How many reconciles there have been.
     #[must_use]
     pub fn turns(&self) -> u64 {
-        prometheus::core::Collector::collect(&self.turns)
+        prometheus::core::Collector::collect(&self.seconds)
             .iter()
             .flat_map(prometheus::proto::MetricFamily::get_metric)
-            .map(|m| m.get_counter().get_value() as u64)
+            .map(|m| m.get_histogram().get_sample_count())
             .sum()
     }
 

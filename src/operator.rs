@@ -146,7 +146,7 @@ impl Operator {
         let parent = watcher::Config::default().labels(LABEL_PARENT);
         for scope in scopes {
             let this = self.clone();
-            self.spawn(
+            Self::spawn(
                 tasks,
                 scope,
                 "NumaflowControllerRollouts",
@@ -156,7 +156,7 @@ impl Operator {
                 move |c| this.rollout_changed(c),
             );
             let this = self.clone();
-            self.spawn(
+            Self::spawn(
                 tasks,
                 scope,
                 "NumaflowControllers",
@@ -166,7 +166,7 @@ impl Operator {
                 move |c| this.controller_changed(c),
             );
             let this = self.clone();
-            self.spawn(
+            Self::spawn(
                 tasks,
                 scope,
                 "ControllerRevisions",
@@ -180,7 +180,7 @@ impl Operator {
             for (kind, store) in &self.world.numaflow {
                 let Some(resource) = kinds::numaflow(kind) else { continue };
                 let this = self.clone();
-                self.spawn(
+                Self::spawn(
                     tasks,
                     scope,
                     kind,
@@ -207,7 +207,7 @@ impl Operator {
         for scope in definitions {
             let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_DEFINITIONS}"));
             let this = self.clone();
-            self.spawn(
+            Self::spawn(
                 tasks,
                 scope,
                 "definitions ConfigMaps",
@@ -225,7 +225,7 @@ impl Operator {
         }
         let cluster = (CLUSTER.to_owned(), None);
         let this = self.clone();
-        self.spawn(
+        Self::spawn(
             tasks,
             &cluster,
             "Namespaces",
@@ -243,7 +243,6 @@ impl Operator {
 
     #[allow(clippy::too_many_arguments)] // the parts of one watch, each of its own type
     fn spawn<K, T>(
-        &self,
         tasks: &mut JoinSet<()>,
         scope: &(String, Option<String>),
         what: &str,
@@ -270,7 +269,7 @@ impl Operator {
         let (group, kind) = (resource.group.clone(), resource.kind.clone());
         let this = self.clone();
         let config = watcher::Config::default().labels(LABEL_TRACKING);
-        self.spawn(
+        Self::spawn(
             tasks,
             scope,
             &resource.kind,
@@ -549,7 +548,7 @@ impl Operator {
                     }
                     Err(Failure::Refused(refusal)) => {
                         tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
-                        learned.refusals.push(refusal);
+                        learned.refusals.push(*refusal);
                         refused.push(step.clone());
                         break;
                     }
@@ -558,7 +557,7 @@ impl Operator {
                         return Outcome::Failed(message);
                     }
                 }
-                self.log(task, step);
+                Self::log(task, step);
                 // Each of these changes what was decided from.
                 if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. } | Step::SetFinalizers(_)) {
                     break;
@@ -594,7 +593,7 @@ impl Operator {
     }
 
     /// One line per decision that changed something.
-    fn log(&self, task: &Task, step: &Step) {
+    fn log(task: &Task, step: &Step) {
         let (kind, namespace, name) = match task {
             Task::Rollout(namespace, name) => ("NumaflowControllerRollout", namespace, name),
             Task::Controller(namespace, name) => ("NumaflowController", namespace, name),
@@ -621,7 +620,7 @@ impl Operator {
             Step::DeleteChild { child } => tracing::info!(kind, namespace, name, child = child.name, "child deleted"),
             Step::Apply { object, .. } => tracing::info!(kind, namespace, name, object = %object.id, "applied"),
             Step::Recreate { object, .. } => {
-                tracing::info!(kind, namespace, name, object = %object.id, "taken away to be made anew")
+                tracing::info!(kind, namespace, name, object = %object.id, "taken away to be made anew");
             }
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),

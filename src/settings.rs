@@ -40,7 +40,7 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             strategy: Strategy::Progressive,
-            deadline: Duration::from_secs(600),
+            deadline: Duration::from_mins(10),
             window: Duration::from_secs(30),
             interval: Duration::from_secs(5),
         }

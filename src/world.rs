@@ -72,7 +72,7 @@ impl Pinned {
     /// Reads a ControllerRevision of ours.
     #[must_use]
     pub fn read(revision: &ControllerRevision) -> Self {
-        let data = revision.data.as_ref().map(|d| &d.0).unwrap_or(&serde_json::Value::Null);
+        let data = revision.data.as_ref().map_or(&serde_json::Value::Null, |d| &d.0);
         let owners = revision.metadata.owner_references.as_deref().unwrap_or_default();
         let content = match data["secret"].as_str() {
             Some(secret) => PinnedContent::Secret(secret.to_owned()),

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Longest duration accepted; what is longer is a slip of the pen and would overflow arithmetic with times.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(87600);
 
 /// A duration as written by the user. Kept as text so that an object with a bad value can still be read and answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -113,8 +113,7 @@ pub fn assess(production: &Production<'_>) -> Standing {
                 // The object says which content was applied last; the inventory says which fields were ours then. If
                 // both still hold, nobody has touched anything of ours.
                 let ours = entry(&live.uid, &live.fields);
-                let untouched =
-                    live.applied.as_ref() == Some(&object.hash) && production.inventory.iter().any(|e| *e == ours);
+                let untouched = live.applied.as_ref() == Some(&object.hash) && production.inventory.contains(&ours);
                 if untouched {
                     standing.inventory.push(ours);
                 } else {

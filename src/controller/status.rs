@@ -36,7 +36,7 @@ pub fn child_status(
     };
     let mut conditions = Conditions::from_stored(&stored.conditions);
     let mut set = |kind, status, reason: &str, message: &str| {
-        conditions.set(kind, Some(status), reason, message, generation, now)
+        conditions.set(kind, Some(status), reason, message, generation, now);
     };
     let healthy = standing.health.iter().all(|w| w.healthy);
     let unhealthy: Vec<String> = standing

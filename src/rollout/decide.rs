@@ -120,7 +120,7 @@ impl<'a> Turn<'a> {
             }
             Some(Stage::CutOver) => self.cut_over(upgrade),
             Some(Stage::Confirm) => self.confirm(upgrade),
-            Some(Stage::RollBack) => self.roll_back(upgrade),
+            Some(Stage::RollBack) => self.roll_back(&upgrade),
             // Written by a newer operator: nobody knows what production holds, so the last confirmed version comes back.
             None => {
                 let words = format!("stage {:?} is not known to this operator", upgrade.stage);
@@ -209,13 +209,13 @@ impl<'a> Turn<'a> {
         }
         let manifest = match self.s.manifest(&promoted.revision, &promoted.instance_id) {
             Ok(manifest) => manifest,
-            Err(words) => match self.repin(&promoted) {
-                Some(step) => return Plan::of(vec![step]),
-                None => {
-                    let tidy = self.tidy(&[&promoted.name]);
-                    return self.finish(tidy, None, report.with_trouble("RevisionUnusable", &words));
+            Err(words) => {
+                if let Some(step) = self.repin(&promoted) {
+                    return Plan::of(vec![step]);
                 }
-            },
+                let tidy = self.tidy(&[&promoted.name]);
+                return self.finish(tidy, None, report.with_trouble("RevisionUnusable", &words));
+            }
         };
         let standing = self.standing(&manifest);
         let steps = self.produce(&promoted.name, &manifest, &standing, standing.healthy());
@@ -255,7 +255,7 @@ impl<'a> Turn<'a> {
 
     /// The pinned revisions that stay: those in use, and the newest of the others.
     pub(super) fn kept_revisions(&self) -> Vec<&Revision> {
-        let limit = self.s.rollout.spec.revision_history_limit.unwrap_or(3).max(0) as usize;
+        let limit = usize::try_from(self.s.rollout.spec.revision_history_limit.unwrap_or(3)).unwrap_or(0);
         let used = |name: &str| {
             self.next.promoted.as_ref().is_some_and(|p| p.revision == name)
                 || self.next.upgrade.as_ref().is_some_and(|u| u.revision == name)

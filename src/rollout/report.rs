@@ -162,13 +162,13 @@ impl Report {
         next.phase = self.phase;
         next.message = self.message;
         next.conditions = conditions.into_vec();
-        next.upgrade_in_progress = match next.upgrade.as_ref().map(Turn::strategy) {
+        let in_progress = match next.upgrade.as_ref().map(Turn::strategy) {
             None => "",
             Some(Strategy::Progressive) => "Progressive",
             Some(Strategy::PauseAndDrain) => "PipelinePauseAndDrain",
             Some(Strategy::NoStrategy) => "DirectApply",
-        }
-        .to_owned();
+        };
+        in_progress.clone_into(&mut next.upgrade_in_progress);
     }
 }
 

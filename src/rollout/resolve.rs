@@ -57,6 +57,9 @@ pub struct Rival {
     pub created: i64,
 }
 
+/// Renders a definition for an instance.
+pub type Render<'a> = &'a dyn Fn(&Arc<Definition>, &str) -> Result<Arc<Manifest>, String>;
+
 /// What is known about the version that a spec asks for.
 pub struct Question<'a> {
     /// The rollout.
@@ -68,7 +71,7 @@ pub struct Question<'a> {
     /// The other rollouts in its namespace.
     pub rivals: &'a [Rival],
     /// Renders a definition for an instance (memoised by the caller).
-    pub render: &'a dyn Fn(&Arc<Definition>, &str) -> Result<Arc<Manifest>, String>,
+    pub render: Render<'a>,
 }
 
 /// Finds what a spec asks for.
@@ -118,7 +121,7 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
             } else {
                 format!("looked in {}", list(looked_at, 10))
             };
-            let hint = nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_else(|| ".".to_owned());
+            let hint = nearest.as_ref().map_or_else(|| ".".to_owned(), |n| format!("; did you mean {n:?}?"));
             Unresolved {
                 reason: "DefinitionNotFound",
                 message: format!(

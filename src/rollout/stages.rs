@@ -158,13 +158,13 @@ impl Turn<'_> {
     }
 
     /// The last confirmed version comes back.
-    pub(super) fn roll_back(mut self, upgrade: Upgrade) -> Plan {
+    pub(super) fn roll_back(mut self, upgrade: &Upgrade) -> Plan {
         let Some(promoted) = self.stored.promoted.clone() else {
             // Nothing to go back to; the attempt starts afresh.
-            self.end(&upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
+            self.end(upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
             return self.save(None, Report::pending("Restarting", "nothing is promoted; starting afresh"));
         };
-        let late = self.in_stage(&upgrade) >= self.manner.deadline;
+        let late = self.in_stage(upgrade) >= self.manner.deadline;
         let waiting = match self.hand_over(&promoted) {
             HandOver::Steps(steps) => return Plan::of(steps),
             HandOver::Wait(words) => words,
@@ -177,7 +177,7 @@ impl Turn<'_> {
                         return Plan::of(steps);
                     }
                     if standing.healthy() {
-                        return self.rolled_back(&upgrade, &promoted, Some(&standing), "");
+                        return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
                     standing.waiting_for()
                 }
@@ -186,9 +186,9 @@ impl Turn<'_> {
         let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
         let waiting = format!("{waiting}{refused}");
         if late {
-            return self.rolled_back(&upgrade, &promoted, None, &waiting);
+            return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
-        self.look_again_at_deadline(&upgrade);
+        self.look_again_at_deadline(upgrade);
         self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
     }
 
