@@ -1,0 +1,86 @@
+//! What the server's answers mean.
+
+use std::future::Future;
+
+use kube::core::Status;
+
+use super::{Failure, LIMIT};
+use crate::plan::{About, Refusal};
+
+/// Fails a request that takes too long: the client's own retries could hold a turn for minutes.
+pub(super) async fn limited<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    match tokio::time::timeout(LIMIT, request).await {
+        Ok(answer) => answer,
+        Err(_) => Err(kube::Error::Service(format!("no answer within {} s", LIMIT.as_secs()).into())),
+    }
+}
+
+pub(super) fn gone_is_good<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn own<T>(what: &str, answer: Result<T, kube::Error>) -> Result<T, Failure> {
+    answer.map_err(|error| failure(&error, About::Own, what))
+}
+
+/// What an error means for the turn.
+pub(super) fn failure(error: &kube::Error, about: About, what: &str) -> Failure {
+    let kube::Error::Api(status) = error else {
+        return Failure::Transient(format!("{what}: {}", with_sources(error)));
+    };
+    let terminating =
+        status.details.as_ref().is_some_and(|d| d.causes.iter().any(|c| c.reason == "NamespaceTerminating"));
+    match status.code {
+        _ if terminating => Failure::Terminating,
+        409 => Failure::Conflict,
+        // Of an object of our own that must be there: somebody deleted it, and the watch will say so.
+        404 if about == About::Own => Failure::Conflict,
+        // What is too large for the server's store is answered with 500, and will be the next time too.
+        500 if status.message.contains("too large") || status.message.contains("ResourceExhausted") => {
+            Failure::Refused(Box::new(Refusal {
+                about,
+                reason: "TooLarge".to_owned(),
+                message: format!("{what}: {}", status.message),
+            }))
+        }
+        401 | 429 | 500..=599 => Failure::Transient(format!("{what}: {}", status.message)),
+        _ => {
+            let reason = if status.reason.is_empty() { "Refused".to_owned() } else { status.reason.clone() };
+            Failure::Refused(Box::new(Refusal { about, reason, message: format!("{what}: {}", status.message) }))
+        }
+    }
+}
+
+pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+/// Whether the server says that a field can only be set when the object is made, and nothing else.
+pub(super) fn is_immutable(status: &Status) -> bool {
+    const WORDS: [&str; 5] = [
+        "is immutable",
+        "cannot change roleRef",
+        "may not change once set",
+        "updates to statefulset spec for fields other than",
+        "may not be changed",
+    ];
+    let says = |text: &str| WORDS.iter().any(|words| text.contains(words));
+    if status.code != 422 || status.message.contains("denied request") || status.message.contains("denied the request")
+    {
+        return false;
+    }
+    match status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default() {
+        [] => says(&status.message),
+        causes => causes.iter().all(|cause| says(&cause.message)),
+    }
+}

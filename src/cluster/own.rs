@@ -1,0 +1,279 @@
+//! Writes of our own kinds: rollouts, children, pinned definitions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    ByteString,
+    api::{apps::v1::ControllerRevision, core::v1::Secret},
+    apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
+    core::ObjectMeta,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    Cluster, Failure, Lesson, Subject,
+    answer::{gone_is_good, limited, own},
+    production::{delete_of, owned},
+};
+use crate::{
+    api::{
+        LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController, NumaflowControllerRollout,
+        NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState, label_value,
+    },
+    definitions::Definition,
+    plan::{Pin, Version},
+    store::Seen,
+    world::{Decoded, Pinned},
+};
+
+impl Cluster {
+    pub(super) async fn set_finalizers(&self, subject: &Subject, finalizers: &[String]) -> Result<(), Failure> {
+        let meta = subject.meta();
+        let patch = json_patch(&json!([
+            expect(meta.resource_version.as_deref().unwrap_or_default()),
+            {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
+        ]))?;
+        let (namespace, name) = (subject.namespace(), subject.name());
+        match subject {
+            Subject::Rollout(_) => {
+                let api: Api<NumaflowControllerRollout> = Api::namespaced(self.client.clone(), namespace);
+                let answer = limited(api.patch(name, &owned(), &patch)).await;
+                self.keep_rollout(own(&format!("NumaflowControllerRollout/{name}"), answer)?);
+            }
+            Subject::Controller(_) => {
+                let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
+                let answer = limited(api.patch(name, &owned(), &patch)).await;
+                self.keep_controller(own(&format!("NumaflowController/{name}"), answer)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn write_status(
+        &self,
+        subject: &Subject,
+        status: &crate::api::NumaflowControllerRolloutStatus,
+    ) -> Result<(), Failure> {
+        let Subject::Rollout(rollout) = subject else {
+            return Err(Failure::Transient("only a rollout has this status".to_owned()));
+        };
+        let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
+        let answer = self.patch_status::<NumaflowControllerRollout>(subject.namespace(), subject.name(), &patch).await;
+        self.keep_rollout(own(&format!("NumaflowControllerRollout/{}", subject.name()), answer)?);
+        Ok(())
+    }
+
+    pub(super) async fn create_child(
+        &self,
+        subject: &Subject,
+        name: &str,
+        spec: &NumaflowControllerSpec,
+        state: UpgradeState,
+    ) -> Result<(), Failure> {
+        let namespace = subject.namespace();
+        let mut child = NumaflowController::new(name, spec.clone());
+        child.metadata.namespace = Some(namespace.to_owned());
+        child.metadata.labels = Some(BTreeMap::from([
+            (LABEL_UPGRADE_STATE.to_owned(), state.as_str().to_owned()),
+            (LABEL_PARENT.to_owned(), label_value(subject.name())),
+        ]));
+        child.metadata.owner_references = Some(vec![owner_reference(subject)]);
+        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = PostParams { field_manager: Some(MANAGER_OWN.to_owned()), ..PostParams::default() };
+        let answer = limited(api.create(&parameters, &child)).await;
+        self.keep_controller(own(&format!("NumaflowController/{name}"), answer)?);
+        Ok(())
+    }
+
+    pub(super) async fn label_child(
+        &self,
+        namespace: &str,
+        child: &Version,
+        state: UpgradeState,
+    ) -> Result<(), Failure> {
+        let path = format!("/metadata/labels/{}", LABEL_UPGRADE_STATE.replace('/', "~1"));
+        let patch = json_patch(&json!([
+            expect(&child.resource_version),
+            {"op": "add", "path": path, "value": state.as_str()},
+        ]))?;
+        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
+        let answer = limited(api.patch(&child.name, &owned(), &patch)).await;
+        self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
+        Ok(())
+    }
+
+    pub(super) async fn delete_child(&self, namespace: &str, child: &Version) -> Result<(), Failure> {
+        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = delete_of(&child.uid, PropagationPolicy::Background);
+        match limited(api.delete(&child.name, &parameters)).await {
+            // Somebody's finalizer holds it.
+            Ok(answer) if answer.is_left() => answer.left().into_iter().for_each(|going| self.keep_controller(going)),
+            Ok(_) => {
+                let key = (namespace.to_owned(), child.name.clone());
+                self.world.controllers.forget(&key, &Seen::for_good(&child.uid));
+            }
+            Err(error) => own(&format!("NumaflowController/{}", child.name), gone_is_good::<()>(Err(error)))?,
+        }
+        Ok(())
+    }
+
+    pub(super) async fn write_child_status(
+        &self,
+        namespace: &str,
+        child: &Version,
+        status: &NumaflowControllerStatus,
+    ) -> Result<(), Failure> {
+        let patch = status_patch(&child.resource_version, status)?;
+        let answer = self.patch_status::<NumaflowController>(namespace, &child.name, &patch).await;
+        self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
+        Ok(())
+    }
+
+    async fn patch_status<K>(&self, namespace: &str, name: &str, patch: &Patch<()>) -> Result<K, kube::Error>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        limited(api.patch_status(name, &owned(), patch)).await
+    }
+
+    /// Deletes an object of this very uid. One that is gone already is as good.
+    pub(super) async fn delete<K>(&self, namespace: &str, name: &str, uid: &str) -> Result<(), kube::Error>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        gone_is_good(limited(api.delete(name, &delete_of(uid, PropagationPolicy::Background))).await)
+    }
+
+    pub(super) fn keep_rollout(&self, rollout: NumaflowControllerRollout) {
+        let key = (rollout.namespace().unwrap_or_default(), rollout.name_any());
+        let seen = Seen::of(&rollout.metadata);
+        self.world.rollouts.offer(key, seen, Decoded::Good(Arc::new(rollout)));
+    }
+
+    pub(super) fn keep_controller(&self, controller: NumaflowController) {
+        let key = (controller.namespace().unwrap_or_default(), controller.name_any());
+        let seen = Seen::of(&controller.metadata);
+        self.world.controllers.offer(key, seen, Decoded::Good(Arc::new(controller)));
+    }
+
+    pub(super) async fn pin(&self, subject: &Subject, pin: &Pin) -> Result<(), Failure> {
+        let namespace = subject.namespace();
+        let metadata = ObjectMeta {
+            name: Some(pin.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(BTreeMap::from([(LABEL_PARENT.to_owned(), label_value(subject.name()))])),
+            owner_references: Some(vec![owner_reference(subject)]),
+            ..ObjectMeta::default()
+        };
+        let data = if pin.secret {
+            let content = serde_json::to_vec(&*pin.definition).unwrap_or_default();
+            let secret = Secret {
+                metadata: metadata.clone(),
+                data: Some(BTreeMap::from([("definition".to_owned(), ByteString(content))])),
+                immutable: Some(true),
+                ..Secret::default()
+            };
+            let what = format!("Secret/{}", pin.name);
+            own(&what, self.apply_own(namespace, &pin.name, &secret).await)?;
+            self.world.keep_pin(namespace, &pin.name, pin.definition.clone());
+            json!({"version": pin.definition.version, "secret": pin.name})
+        } else {
+            json!({"version": pin.definition.version, "definition": *pin.definition})
+        };
+        let revision = ControllerRevision { metadata, revision: pin.number, data: Some(RawExtension(data)) };
+        let what = format!("ControllerRevision/{}", pin.name);
+        let stored: ControllerRevision = own(&what, self.apply_own(namespace, &pin.name, &revision).await)?;
+        let seen = Seen::of(&stored.metadata);
+        let pinned = Pinned::read(&stored);
+        self.world.revisions.offer((namespace.to_owned(), pin.name.clone()), seen, pinned);
+        Ok(())
+    }
+
+    /// Revisions are compared byte for byte by the server; only what server-side apply wrote can be written again.
+    pub(super) async fn apply_own<K>(&self, namespace: &str, name: &str, object: &K) -> Result<K, kube::Error>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Serialize
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        limited(api.patch(name, &PatchParams::apply(MANAGER_OWN).force(), &Patch::Apply(object))).await
+    }
+
+    pub(super) async fn delete_revision(&self, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret = match self.world.revisions.get(namespace, name).map(|p| p.content.clone()) {
+            Some(crate::world::PinnedContent::Secret(secret)) => Some(secret),
+            _ => None,
+        };
+        if let Some(secret) = secret {
+            let answer = limited(secrets.delete(&secret, &DeleteParams::default())).await;
+            own(&format!("Secret/{secret}"), gone_is_good(answer))?;
+        }
+        let answer = self.delete::<ControllerRevision>(namespace, name, uid).await;
+        own(&format!("ControllerRevision/{name}"), answer)?;
+        self.world.revisions.forget(&(namespace.to_owned(), name.to_owned()), &Seen::for_good(uid));
+        Ok(())
+    }
+
+    pub(super) async fn read_pin(&self, namespace: &str, name: &str) -> Result<Vec<Lesson>, Failure> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret = own(&format!("Secret/{name}"), limited(secrets.get_opt(name)).await)?;
+        let definition: Option<Definition> = secret
+            .and_then(|s| s.data)
+            .and_then(|mut data| data.remove("definition"))
+            .and_then(|bytes| serde_json::from_slice(&bytes.0).ok());
+        match definition {
+            Some(definition) => {
+                self.world.keep_pin(namespace, name, Arc::new(definition));
+                Ok(Vec::new())
+            }
+            None => Ok(vec![Lesson::AbsentPin(name.to_owned())]),
+        }
+    }
+}
+
+/// Makes the server compare the version that the change was decided from: a difference is answered with 409.
+fn expect(resource_version: &str) -> Value {
+    json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
+}
+
+fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
+    serde_json::from_value(operations.clone())
+        .map(Patch::Json)
+        .map_err(|error| Failure::Transient(format!("a patch cannot be made: {error}")))
+}
+
+fn status_patch(resource_version: &str, status: &impl Serialize) -> Result<Patch<()>, Failure> {
+    json_patch(&json!([expect(resource_version), {"op": "add", "path": "/status", "value": status}]))
+}
+
+fn owner_reference(subject: &Subject) -> OwnerReference {
+    let (api_version, kind) = match subject {
+        Subject::Rollout(_) => (NumaflowControllerRollout::api_version(&()), NumaflowControllerRollout::kind(&())),
+        Subject::Controller(_) => (NumaflowController::api_version(&()), NumaflowController::kind(&())),
+    };
+    OwnerReference {
+        api_version: api_version.into_owned(),
+        kind: kind.into_owned(),
+        name: subject.name().to_owned(),
+        uid: subject.meta().uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}

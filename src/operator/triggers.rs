@@ -1,0 +1,172 @@
+//! From a change in a store to the turns that it calls for.
+
+use std::sync::{Arc, PoisonError};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
+
+use super::{Operator, Task};
+use crate::{
+    api::{GROUP, NumaflowController, NumaflowControllerRollout, label_value},
+    live::Live,
+    observe,
+    plan::Event,
+    store::Change,
+    world::{Decoded, DefinitionsMap, NamespaceState, Pinned},
+};
+
+impl Operator {
+    pub(super) fn rollout_changed(&self, change: &Change<Decoded<NumaflowControllerRollout>>) {
+        let (namespace, name) = change.key.clone();
+        self.queue.add(Task::Rollout(namespace.clone(), name.clone()));
+        // What it holds may have kept others of its namespace waiting.
+        let claims = |decoded: &Option<Arc<Decoded<NumaflowControllerRollout>>>| {
+            let rollout = decoded.as_ref().and_then(|d| d.good().cloned())?;
+            let promoted = rollout.status.as_ref().and_then(|s| s.promoted.clone()).map(|p| p.instance_id);
+            Some((rollout.spec.controller.clone(), promoted))
+        };
+        if claims(&change.old) != claims(&change.new) {
+            for (other, _) in self.world.rollouts.in_namespace(&namespace) {
+                if other != name {
+                    self.queue.add(Task::Rollout(namespace.clone(), other));
+                }
+            }
+            self.enqueue_controllers(&namespace);
+        }
+    }
+
+    pub(super) fn controller_changed(&self, change: &Change<Decoded<NumaflowController>>) {
+        let (namespace, name) = &change.key;
+        for controller in [&change.old, &change.new].into_iter().flatten() {
+            match controller.good() {
+                Some(controller) if !observe::is_child(controller) => {
+                    self.queue.add(Task::Controller(namespace.clone(), name.clone()));
+                }
+                Some(controller) => self.enqueue_owner(namespace, controller.owner_references()),
+                None => self.enqueue_namespace(namespace),
+            }
+        }
+    }
+
+    pub(super) fn owner_of_revision_changed(&self, change: &Change<Pinned>) {
+        let namespace = &change.key.0;
+        for pinned in [&change.old, &change.new].into_iter().flatten() {
+            for (name, decoded) in self.world.rollouts.in_namespace(namespace) {
+                if decoded.good().is_some_and(|r| r.metadata.uid.as_deref() == Some(pinned.owner.as_str())) {
+                    self.queue.add(Task::Rollout(namespace.clone(), name));
+                }
+            }
+        }
+    }
+
+    pub(super) fn enqueue_owner(
+        &self,
+        namespace: &str,
+        owners: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference],
+    ) {
+        for owner in owners.iter().filter(|o| o.kind == "NumaflowControllerRollout" && o.api_version.starts_with(GROUP))
+        {
+            self.queue.add(Task::Rollout(namespace.to_owned(), owner.name.clone()));
+        }
+    }
+
+    pub(super) fn object_changed(&self, change: &Change<Live>) {
+        let same = match (&change.old, &change.new) {
+            (Some(old), Some(new)) => {
+                **old == Live { resource_version: old.resource_version.clone(), ..(**new).clone() }
+            }
+            _ => false,
+        };
+        if same {
+            return;
+        }
+        let namespace = &change.key.0;
+        for live in [&change.old, &change.new].into_iter().flatten() {
+            let Some(mark) = &live.tracking else { continue };
+            for (name, _) in self.world.rollouts.in_namespace(namespace) {
+                if label_value(&name) == *mark {
+                    self.queue.add(Task::Rollout(namespace.clone(), name));
+                }
+            }
+            if let Some(controller) = self.world.controllers.get(namespace, mark)
+                && controller.good().is_some_and(|c| !observe::is_child(c))
+            {
+                self.queue.add(Task::Controller(namespace.clone(), mark.clone()));
+            }
+        }
+    }
+
+    pub(super) fn definitions_changed(&self, change: &Change<DefinitionsMap>) {
+        let (namespace, name) = &change.key;
+        {
+            let mut catalogue = self.world.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+            match &change.new {
+                Some(map) => catalogue.set(namespace, name, map.parsed.clone()),
+                None => catalogue.remove(namespace, name),
+            };
+        }
+        let known: Vec<String> =
+            change.old.iter().flat_map(|map| &map.parsed.errors).map(ToString::to_string).collect();
+        for error in change.new.iter().flat_map(|map| &map.parsed.errors) {
+            let note = error.to_string();
+            if known.contains(&note) {
+                continue;
+            }
+            tracing::warn!(configmap = format!("{namespace}/{name}"), error = note, "a definition is not usable");
+            let about = ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("ConfigMap".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(name.clone()),
+                // Without it `kubectl describe` does not show the event.
+                uid: change.new.as_ref().map(|map| map.uid.clone()),
+                ..ObjectReference::default()
+            };
+            // The receiver lives as long as the operator; without one there is nobody to tell.
+            let _ = self.news.send((about, Event { warning: true, reason: "DefinitionMalformed", note }));
+        }
+        if *namespace == self.settings.operator_namespace {
+            self.enqueue_all();
+        } else {
+            self.enqueue_namespace(namespace);
+        }
+    }
+
+    pub(super) fn namespace_changed(&self, change: &Change<NamespaceState>) {
+        let terminating = |state: &Option<Arc<NamespaceState>>| state.as_ref().is_some_and(|s| s.terminating);
+        if terminating(&change.old) != terminating(&change.new) {
+            self.enqueue_namespace(&change.key.1);
+        }
+    }
+
+    pub(super) fn enqueue_namespace(&self, namespace: &str) {
+        for (name, _) in self.world.rollouts.in_namespace(namespace) {
+            self.queue.add(Task::Rollout(namespace.to_owned(), name));
+        }
+        self.enqueue_controllers(namespace);
+    }
+
+    pub(super) fn enqueue_controllers(&self, namespace: &str) {
+        for (name, controller) in self.world.controllers.in_namespace(namespace) {
+            if controller.good().is_some_and(|c| !observe::is_child(c)) {
+                self.queue.add(Task::Controller(namespace.to_owned(), name));
+            }
+        }
+    }
+
+    pub(super) fn enqueue_all(&self) {
+        for (namespace, name) in self.world.rollouts.keys() {
+            self.queue.add(Task::Rollout(namespace, name));
+        }
+        for (namespace, name) in self.world.controllers.keys() {
+            if self
+                .world
+                .controllers
+                .get(&namespace, &name)
+                .is_some_and(|c| c.good().is_some_and(|c| !observe::is_child(c)))
+            {
+                self.queue.add(Task::Controller(namespace, name));
+            }
+        }
+    }
+}

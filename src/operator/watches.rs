@@ -1,0 +1,287 @@
+//! Which watches there are, and what is kept of what they bring.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::ControllerRevision,
+    core::v1::{ConfigMap, Namespace},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::DynamicObject,
+    core::{ApiResource, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
+    runtime::watcher::{self, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use super::Operator;
+use crate::{
+    api::{
+        ANNOTATION_INSTANCE, CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, LABEL_TRACKING, NumaflowController,
+        NumaflowControllerRollout,
+    },
+    definitions::parse_config_map,
+    kinds,
+    live::Live,
+    settings::Settings,
+    store::{Change, Store},
+    watch::{Scope, follow},
+    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState, NumaflowObject, Pinned},
+};
+
+impl Operator {
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        tasks: &mut JoinSet<()>,
+        scopes: &[(String, Option<String>)],
+        definitions: &[(String, Option<String>)],
+    ) {
+        let parent = watcher::Config::default().labels(LABEL_PARENT);
+        for scope in scopes {
+            let this = self.clone();
+            Self::spawn(
+                tasks,
+                scope,
+                "NumaflowControllerRollouts",
+                &self.world.rollouts,
+                watcher(self.api::<DeserializeGuard<NumaflowControllerRollout>>(scope), watcher::Config::default()),
+                decode,
+                move |c| this.rollout_changed(c),
+            );
+            let this = self.clone();
+            Self::spawn(
+                tasks,
+                scope,
+                "NumaflowControllers",
+                &self.world.controllers,
+                watcher(self.api::<DeserializeGuard<NumaflowController>>(scope), watcher::Config::default()),
+                decode,
+                move |c| this.controller_changed(c),
+            );
+            let this = self.clone();
+            Self::spawn(
+                tasks,
+                scope,
+                "ControllerRevisions",
+                &self.world.revisions,
+                watcher(self.api::<ControllerRevision>(scope), parent.clone()),
+                Pinned::read,
+                move |c| {
+                    this.owner_of_revision_changed(c);
+                },
+            );
+            for (kind, store) in &self.world.numaflow {
+                let Some(resource) = kinds::numaflow(kind) else { continue };
+                let this = self.clone();
+                Self::spawn(
+                    tasks,
+                    scope,
+                    kind,
+                    store,
+                    watcher(self.metadata(scope, &resource), watcher::Config::default()),
+                    |object| {
+                        let instance =
+                            object.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
+                        NumaflowObject { instance: instance.unwrap_or_default() }
+                    },
+                    move |change| {
+                        if change.old.is_some() && change.old != change.new {
+                            this.enqueue_namespace(&change.key.0);
+                        }
+                    },
+                );
+            }
+            for ((group, kind), store) in self.world.all_produced() {
+                if let Some(found) = kinds::usual(&group, &kind) {
+                    self.watch_produced(tasks, scope, &found.resource, &store);
+                }
+            }
+        }
+        for scope in definitions {
+            let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_DEFINITIONS}"));
+            let this = self.clone();
+            Self::spawn(
+                tasks,
+                scope,
+                "definitions ConfigMaps",
+                &self.world.config_maps,
+                watcher(self.api::<ConfigMap>(scope), config),
+                |object| {
+                    let data = object.data.clone().unwrap_or_default();
+                    DefinitionsMap {
+                        uid: object.uid().unwrap_or_default(),
+                        parsed: parse_config_map(&object.namespace().unwrap_or_default(), &object.name_any(), &data),
+                    }
+                },
+                move |c| this.definitions_changed(c),
+            );
+        }
+        let cluster = (CLUSTER.to_owned(), None);
+        let this = self.clone();
+        Self::spawn(
+            tasks,
+            &cluster,
+            "Namespaces",
+            &self.world.namespaces,
+            watcher(Api::<Namespace>::all(self.client.clone()), watcher::Config::default()),
+            read_namespace,
+            move |c| this.namespace_changed(c),
+        );
+        for (group, kind) in group_kinds(&self.settings) {
+            if kinds::usual(&group, &kind).is_none() {
+                tasks.spawn(self.clone().watch_when_served(group, kind, scopes.to_vec()));
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one watch, each of its own type
+    pub(super) fn spawn<K, T>(
+        tasks: &mut JoinSet<()>,
+        scope: &(String, Option<String>),
+        what: &str,
+        store: &Arc<Store<T>>,
+        events: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+        read: impl Fn(&K) -> T + Send + 'static,
+        changed: impl Fn(&Change<T>) + Send + 'static,
+    ) where
+        K: Resource + Clone + std::fmt::Debug + Send + 'static,
+        T: Send + Sync + 'static,
+    {
+        let scope = Scope { name: scope.0.clone(), namespace: scope.1.clone(), what: what.to_owned() };
+        let store = store.clone();
+        tasks.spawn(async move { follow(scope, events, store, read, changed).await });
+    }
+
+    pub(super) fn watch_produced(
+        self: &Arc<Self>,
+        tasks: &mut JoinSet<()>,
+        scope: &(String, Option<String>),
+        resource: &ApiResource,
+        store: &Arc<Store<Live>>,
+    ) {
+        let (group, kind) = (resource.group.clone(), resource.kind.clone());
+        let this = self.clone();
+        let config = watcher::Config::default().labels(LABEL_TRACKING);
+        Self::spawn(
+            tasks,
+            scope,
+            &resource.kind,
+            store,
+            watcher(self.dynamic(scope, resource), config),
+            move |object: &DynamicObject| Live::read(&group, &kind, &object.metadata, &object.data),
+            move |change| this.object_changed(change),
+        );
+    }
+
+    /// Watches a kind that is not served by every cluster, from when it is served.
+    pub(super) async fn watch_when_served(
+        self: Arc<Self>,
+        group: String,
+        kind: String,
+        scopes: Vec<(String, Option<String>)>,
+    ) {
+        let mut tick = tokio::time::interval(Duration::from_secs(30));
+        let resource = loop {
+            tick.tick().await;
+            if let Ok(found) = kube::discovery::group(&self.client, &group).await
+                && let Some((resource, capabilities)) = found.recommended_kind(&kind)
+            {
+                if capabilities.scope != kube::discovery::Scope::Namespaced {
+                    return;
+                }
+                break resource;
+            }
+        };
+        let store = Arc::new(Store::new(scopes.iter().map(|(name, _)| name.clone())));
+        self.world.add_produced((group, kind), store.clone());
+        let mut tasks = JoinSet::new();
+        for scope in &scopes {
+            self.watch_produced(&mut tasks, scope, &resource, &store);
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    pub(super) fn api<K>(&self, scope: &(String, Option<String>)) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + std::fmt::Debug,
+        K::DynamicType: Default,
+    {
+        match &scope.1 {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    pub(super) fn dynamic(&self, scope: &(String, Option<String>), resource: &ApiResource) -> Api<DynamicObject> {
+        match &scope.1 {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
+        }
+    }
+
+    pub(super) fn metadata(
+        &self,
+        scope: &(String, Option<String>),
+        resource: &ApiResource,
+    ) -> Api<PartialObjectMeta<DynamicObject>> {
+        match &scope.1 {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
+        }
+    }
+}
+
+pub(super) fn scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
+    if settings.namespaces.is_empty() {
+        return vec![(CLUSTER.to_owned(), None)];
+    }
+    settings.namespaces.iter().map(|n| (n.clone(), Some(n.clone()))).collect()
+}
+
+pub(super) fn definition_scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
+    let own = settings.operator_namespace.clone();
+    if !settings.definitions_anywhere {
+        return vec![(own.clone(), Some(own))];
+    }
+    let mut all = scopes(settings);
+    if all.iter().all(|(_, namespace)| namespace.as_ref().is_some_and(|n| *n != own)) {
+        all.push((own.clone(), Some(own)));
+    }
+    all
+}
+
+/// The permitted kinds as (group, kind).
+pub(super) fn group_kinds(settings: &Settings) -> impl Iterator<Item = GroupKind> {
+    settings.permitted.iter().map(|text| {
+        let (kind, group) = text.split_once('.').unwrap_or((text, ""));
+        (group.to_owned(), kind.to_owned())
+    })
+}
+
+/// Kinds whose objects are watched: those that definitions may hold and every cluster serves, and the ReplicaSets that a
+/// recreated Deployment leaves behind. Secrets are never watched.
+pub(super) fn watched_kinds(settings: &Settings) -> Vec<GroupKind> {
+    let mut all: Vec<GroupKind> =
+        group_kinds(settings).filter(|(group, kind)| kinds::usual(group, kind).is_some() && kind != "Secret").collect();
+    all.push(("apps".to_owned(), "ReplicaSet".to_owned()));
+    all.sort();
+    all.dedup();
+    all
+}
+
+pub(super) fn decode<K: Clone>(guarded: &DeserializeGuard<K>) -> Decoded<K> {
+    match &guarded.0 {
+        Ok(object) => Decoded::Good(Arc::new(object.clone())),
+        Err(error) => Decoded::Bad(error.error.clone()),
+    }
+}
+
+pub(super) fn read_namespace(namespace: &Namespace) -> NamespaceState {
+    let conditions = namespace.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let remaining = conditions
+        .iter()
+        .find(|c| c.type_ == "NamespaceFinalizersRemaining" && c.status == "True")
+        .and_then(|c| c.message.clone());
+    NamespaceState { terminating: namespace.metadata.deletion_timestamp.is_some(), remaining }
+}
