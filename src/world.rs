@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
 };
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::Deserialize as _;
 
 use crate::{
-    api::{NumaflowController, NumaflowControllerRollout},
+    api::{NumaflowController, NumaflowControllerRollout, short_hash},
     definitions::{Catalogue, Definition, Parsed, cluster_scoped},
     kinds,
     live::{Live, ObjectId},
@@ -69,9 +69,8 @@ pub enum PinnedContent {
 }
 
 impl Pinned {
-    /// Reads a ControllerRevision of ours.
     #[must_use]
-    pub fn read(revision: &ControllerRevision) -> Self {
+    fn read(revision: &ControllerRevision) -> Self {
         let data = revision.data.as_ref().map_or(&serde_json::Value::Null, |d| &d.0);
         let owners = revision.metadata.owner_references.as_deref().unwrap_or_default();
         let content = match data["secret"].as_str() {
@@ -94,6 +93,8 @@ impl Pinned {
 /// A namespace, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceState {
+    /// Its uid.
+    pub uid: String,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// What its deletion still waits for, in the words of its conditions.
@@ -136,9 +137,13 @@ pub struct World {
     /// Whether only some namespaces are served.
     scoped: bool,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
-    rendered: Mutex<HashMap<(String, String), Arc<Rendering>>>,
+    known: Mutex<HashMap<String, Weak<Definition>>>,
+    rendered: Mutex<Renderings>,
     pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
 }
+
+/// By address of the definition and instance; the definition is kept, so that its address stays its own.
+type Renderings = HashMap<(usize, String), (Arc<Definition>, Rendering)>;
 
 /// A rendered manifest, or the error.
 type Rendering = Result<Arc<Manifest>, String>;
@@ -164,6 +169,7 @@ impl World {
             catalogue: RwLock::new(Catalogue::new()),
             scoped: !scopes.iter().any(|s| s == CLUSTER),
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
+            known: Mutex::default(),
             rendered: Mutex::default(),
             pins: Mutex::default(),
         }
@@ -259,6 +265,29 @@ impl World {
         Dependants { known, objects }
     }
 
+    /// One copy of every definition: hundreds of rollouts pin the same ones.
+    #[must_use]
+    pub fn intern(&self, definition: Arc<Definition>) -> Arc<Definition> {
+        let key = short_hash(&serde_json::to_vec(&*definition).unwrap_or_default());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.get(&key).and_then(Weak::upgrade).filter(|same| *same == definition) {
+            return same;
+        }
+        known.retain(|_, weak| weak.strong_count() > 0);
+        known.insert(key, Arc::downgrade(&definition));
+        definition
+    }
+
+    /// Reads a ControllerRevision of ours.
+    #[must_use]
+    pub fn read_revision(&self, revision: &ControllerRevision) -> Pinned {
+        let mut pinned = Pinned::read(revision);
+        if let PinnedContent::Here(definition) = pinned.content {
+            pinned.content = PinnedContent::Here(self.intern(definition));
+        }
+        pinned
+    }
+
     /// Renders a definition for an instance, once.
     ///
     /// # Errors
@@ -269,18 +298,18 @@ impl World {
         instance: &str,
         make: impl FnOnce(&Definition, &str) -> Rendering,
     ) -> Rendering {
-        let key = (crate::api::short_hash(&serde_json::to_vec(&**definition).unwrap_or_default()), instance.to_owned());
+        let key = (Arc::as_ptr(definition).addr(), instance.to_owned());
         let lock = || self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().get(&key).cloned();
+        let known = lock().get(&key).map(|(_, rendering)| rendering.clone());
         if let Some(known) = known {
-            return (*known).clone();
+            return known;
         }
         let made = make(definition, instance);
         let mut cache = lock();
         if cache.len() >= RENDERINGS {
             cache.clear();
         }
-        cache.insert(key, Arc::new(made.clone()));
+        cache.insert(key, (definition.clone(), made.clone()));
         made
     }
 
@@ -294,7 +323,7 @@ impl World {
     /// Keeps a definition that was read from a Secret: such Secrets are immutable.
     pub fn keep_pin(&self, namespace: &str, secret: &str, definition: Arc<Definition>) {
         let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.insert((namespace.to_owned(), secret.to_owned()), definition);
+        pins.insert((namespace.to_owned(), secret.to_owned()), self.intern(definition));
     }
 
     /// Names of what has not listed yet; empty when everything is known.

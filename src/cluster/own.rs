@@ -28,7 +28,7 @@ use crate::{
     definitions::Definition,
     plan::{Pin, Version},
     store::Seen,
-    world::{Decoded, Pinned},
+    world::Decoded,
 };
 
 impl Cluster {
@@ -157,13 +157,15 @@ impl Cluster {
         gone_is_good(limited(api.delete(name, &delete_of(uid, PropagationPolicy::Background))).await)
     }
 
-    pub(super) fn keep_rollout(&self, rollout: NumaflowControllerRollout) {
+    pub(super) fn keep_rollout(&self, mut rollout: NumaflowControllerRollout) {
+        rollout.metadata.managed_fields = None;
         let key = (rollout.namespace().unwrap_or_default(), rollout.name_any());
         let seen = Seen::of(&rollout.metadata);
         self.world.rollouts.offer(key, seen, Decoded::Good(Arc::new(rollout)));
     }
 
-    pub(super) fn keep_controller(&self, controller: NumaflowController) {
+    pub(super) fn keep_controller(&self, mut controller: NumaflowController) {
+        controller.metadata.managed_fields = None;
         let key = (controller.namespace().unwrap_or_default(), controller.name_any());
         let seen = Seen::of(&controller.metadata);
         self.world.controllers.offer(key, seen, Decoded::Good(Arc::new(controller)));
@@ -197,7 +199,7 @@ impl Cluster {
         let what = format!("ControllerRevision/{}", pin.name);
         let stored: ControllerRevision = own(&what, self.apply_own(namespace, &pin.name, &revision).await)?;
         let seen = Seen::of(&stored.metadata);
-        let pinned = Pinned::read(&stored);
+        let pinned = self.world.read_revision(&stored);
         self.world.revisions.offer((namespace.to_owned(), pin.name.clone()), seen, pinned);
         Ok(())
     }

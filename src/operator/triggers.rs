@@ -105,6 +105,10 @@ impl Operator {
                 None => catalogue.remove(namespace, name),
             };
         }
+        // Pinned copies of what is defined are then shared with it.
+        for located in change.new.iter().flat_map(|map| &map.parsed.definitions) {
+            drop(self.world.intern(located.definition.clone()));
+        }
         let known: Vec<String> =
             change.old.iter().flat_map(|map| &map.parsed.errors).map(ToString::to_string).collect();
         for error in change.new.iter().flat_map(|map| &map.parsed.errors) {
@@ -133,9 +137,26 @@ impl Operator {
     }
 
     pub(super) fn namespace_changed(&self, change: &Change<NamespaceState>) {
+        let name = &change.key.1;
         let terminating = |state: &Option<Arc<NamespaceState>>| state.as_ref().is_some_and(|s| s.terminating);
         if terminating(&change.old) != terminating(&change.new) {
-            self.enqueue_namespace(&change.key.1);
+            self.enqueue_namespace(name);
+        }
+        let remaining = |state: &Option<Arc<NamespaceState>>| state.as_ref().and_then(|s| s.remaining.clone());
+        let held = remaining(&change.new).filter(|_| remaining(&change.old).is_none());
+        if let Some(words) = held
+            && !self.world.rollouts.in_namespace(name).is_empty()
+        {
+            // Nothing can be created in it any more, so the event goes where those about cluster-scoped objects go.
+            let about = ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Namespace".to_owned()),
+                name: Some(name.clone()),
+                uid: change.new.as_ref().map(|s| s.uid.clone()),
+                ..ObjectReference::default()
+            };
+            let note = format!("the deletion of namespace {name} is held up, not by this operator: {words}");
+            let _ = self.news.send((about, Event { warning: true, reason: "NamespaceHeld", note }));
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     settings::Settings,
     store::{Change, Store},
     watch::{Scope, follow},
-    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState, NumaflowObject, Pinned},
+    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState, NumaflowObject},
 };
 
 impl Operator {
@@ -66,7 +66,10 @@ impl Operator {
                 "ControllerRevisions",
                 &self.world.revisions,
                 watcher(self.api::<ControllerRevision>(scope), parent.clone()),
-                Pinned::read,
+                {
+                    let this = self.clone();
+                    move |revision: &ControllerRevision| this.world.read_revision(revision)
+                },
                 move |c| {
                     this.owner_of_revision_changed(c);
                 },
@@ -270,9 +273,13 @@ pub(super) fn watched_kinds(settings: &Settings) -> Vec<GroupKind> {
     all
 }
 
-pub(super) fn decode<K: Clone>(guarded: &DeserializeGuard<K>) -> Decoded<K> {
+pub(super) fn decode<K: Clone + Resource>(guarded: &DeserializeGuard<K>) -> Decoded<K> {
     match &guarded.0 {
-        Ok(object) => Decoded::Good(Arc::new(object.clone())),
+        Ok(object) => {
+            let mut object = object.clone();
+            object.meta_mut().managed_fields = None;
+            Decoded::Good(Arc::new(object))
+        }
         Err(error) => Decoded::Bad(error.error.clone()),
     }
 }
@@ -283,5 +290,9 @@ pub(super) fn read_namespace(namespace: &Namespace) -> NamespaceState {
         .iter()
         .find(|c| c.type_ == "NamespaceFinalizersRemaining" && c.status == "True")
         .and_then(|c| c.message.clone());
-    NamespaceState { terminating: namespace.metadata.deletion_timestamp.is_some(), remaining }
+    NamespaceState {
+        uid: namespace.uid().unwrap_or_default(),
+        terminating: namespace.metadata.deletion_timestamp.is_some(),
+        remaining,
+    }
 }

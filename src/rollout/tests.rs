@@ -2,4 +2,5 @@
 
 mod model;
 mod properties;
+mod purity;
 mod scenarios;
