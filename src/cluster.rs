@@ -17,7 +17,7 @@ use kube::{Api, Client, Resource, api::PostParams, core::ObjectMeta};
 
 use self::answer::limited;
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, fit},
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, fit, mark_of_controller, mark_of_rollout},
     kinds::Kinds,
     live::ObjectId,
     plan::{Event, Refusal, Step},
@@ -50,6 +50,14 @@ impl Subject {
 
     fn name(&self) -> &str {
         self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    /// Mark of its production objects.
+    fn mark(&self) -> String {
+        match self {
+            Self::Rollout(_) => mark_of_rollout(self.name()),
+            Self::Controller(_) => mark_of_controller(self.name()),
+        }
     }
 
     fn reference(&self) -> ObjectReference {

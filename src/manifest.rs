@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{LABEL_TRACKING, label_value, short_hash},
+    api::{LABEL_TRACKING, short_hash},
     definitions::{Rendered, cluster_scoped},
     live::{ANNOTATION_APPLIED, ObjectId},
 };
@@ -77,12 +77,12 @@ impl DesiredObject {
     /// The object as it is sent to the server: in its namespace, with our mark and the hash of its content, and with the
     /// uid of the object that must be there (an apply then never makes it anew by accident).
     #[must_use]
-    pub fn placed(&self, namespace: &str, owner: &str, uid: Option<&str>) -> Value {
+    pub fn placed(&self, namespace: &str, mark: &str, uid: Option<&str>) -> Value {
         let mut body = self.body.clone();
         if !cluster_scoped(&self.id.group, &self.id.kind) {
             body["metadata"]["namespace"] = json!(namespace);
         }
-        body["metadata"]["labels"][LABEL_TRACKING] = json!(label_value(owner));
+        body["metadata"]["labels"][LABEL_TRACKING] = json!(mark);
         body["metadata"]["annotations"][ANNOTATION_APPLIED] = json!(self.hash);
         if let Some(uid) = uid {
             body["metadata"]["uid"] = json!(uid);

@@ -150,15 +150,6 @@ fn alone_target(
         },
         status: None,
     };
-    if world.rollouts.get(namespace, name).is_some() {
-        return Err(Unresolved {
-            reason: "NameConflict",
-            message: format!(
-                "a NumaflowControllerRollout of the same name, {name:?}, exists in this namespace and owns the objects; \
-                 delete one of the two"
-            ),
-        });
-    }
     resolve(&Question {
         rollout: &stand_in,
         lookup: lookup(world, settings, namespace, &controller.spec.version),

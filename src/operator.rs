@@ -45,6 +45,18 @@ const LONGEST_TURN: usize = 200;
 /// First and longest wait before a failed turn is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
+/// Longest wait after somebody else was faster.
+const LONGEST_CONFLICT: Duration = Duration::from_secs(2);
+
+/// Turns in a row that were not brought to their end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    /// Somebody else was faster.
+    conflicts: u32,
+    /// Refused, or not answered.
+    others: u32,
+}
+
 /// The operator.
 pub struct Operator {
     client: Client,
@@ -54,7 +66,7 @@ pub struct Operator {
     cluster: Cluster,
     metrics: Arc<Metrics>,
     /// Failed turns in a row.
-    failures: Mutex<HashMap<Task, u32>>,
+    failures: Mutex<HashMap<Task, Failures>>,
     /// News for users that no turn brings: (about, event).
     news: mpsc::UnboundedSender<(ObjectReference, Event)>,
 }
@@ -148,10 +160,16 @@ impl Operator {
                 failures.remove(task);
                 Some(again.unwrap_or(self.settings.resync).min(self.settings.resync))
             }
-            Outcome::Conflict | Outcome::Refused | Outcome::Failed(_) | Outcome::Long => {
+            // Somebody else was faster; what they wrote is about to be seen.
+            Outcome::Conflict => {
                 let count = failures.entry(task.clone()).or_default();
-                *count = count.saturating_add(1);
-                Some(backoff(*count))
+                count.conflicts = count.conflicts.saturating_add(1);
+                Some(backoff(count.conflicts).min(LONGEST_CONFLICT))
+            }
+            Outcome::Refused | Outcome::Failed(_) | Outcome::Long => {
+                let count = failures.entry(task.clone()).or_default();
+                count.others = count.others.saturating_add(1);
+                Some(backoff(count.others))
             }
         }
     }

@@ -90,6 +90,19 @@ pub fn label_value(name: &str) -> String {
     fit(name, 63)
 }
 
+/// The mark (value of [`LABEL_TRACKING`]) of a rollout's production objects: its name, as Numaplane has it.
+#[must_use]
+pub fn mark_of_rollout(name: &str) -> String {
+    label_value(name)
+}
+
+/// The mark of the production objects of a NumaflowController without a rollout. No rollout has the same one, whatever
+/// its name: names have no underscore.
+#[must_use]
+pub fn mark_of_controller(name: &str) -> String {
+    format!("{}_alone", fit(name, 57))
+}
+
 /// A name cut to `limit` characters (20 at least): itself while it fits, else its beginning and a hash of the whole.
 #[must_use]
 pub fn fit(name: &str, limit: usize) -> String {

@@ -14,7 +14,7 @@ use super::{
     answer::{failure, is_immutable, limited},
 };
 use crate::{
-    api::{AppliedObject, LABEL_TRACKING, MANAGER_OWN, MANAGER_PRODUCTION, fit, label_value},
+    api::{AppliedObject, LABEL_TRACKING, MANAGER_OWN, MANAGER_PRODUCTION, fit},
     kinds::{self},
     live::{Live, ObjectId},
     manifest::DesiredObject,
@@ -39,7 +39,7 @@ impl Cluster {
     }
 
     pub(super) fn body(subject: &Subject, object: &DesiredObject, uid: Option<&str>, namespaced: bool) -> Value {
-        let mut body = object.placed(subject.namespace(), subject.name(), uid);
+        let mut body = object.placed(subject.namespace(), &subject.mark(), uid);
         if !namespaced {
             // Shared by all namespaces that use the version; no namespace's rollout is its only owner.
             body["metadata"]["labels"][LABEL_TRACKING] = json!(SHARED);
@@ -94,7 +94,7 @@ impl Cluster {
                     .await
                     .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
                 match existing.map(|e| Live::read(&object.id.group, &object.id.kind, &e.metadata, &Value::Null)) {
-                    Some(live) if !may_take_over(&live, subject.name(), namespaced) => {
+                    Some(live) if !may_take_over(&live, &subject.mark(), namespaced) => {
                         Err(Failure::Refused(Box::new(Refusal {
                             about: about(),
                             reason: "ObjectExists".to_owned(),
@@ -224,7 +224,7 @@ impl Cluster {
             let sets = limited(api.list(&ListParams::default())).await.map_err(refused)?;
             let of_it = |set: &ReplicaSet| set.owner_references().iter().any(|o| o.uid == uid);
             for set in sets.items.iter().filter(|set| of_it(set)) {
-                let patch = json!({"metadata": {"labels": {LABEL_TRACKING: label_value(subject.name())}}});
+                let patch = json!({"metadata": {"labels": {LABEL_TRACKING: subject.mark()}}});
                 limited(api.patch(&set.name_any(), &owned(), &Patch::Merge(&patch))).await.map_err(refused)?;
             }
         }
@@ -271,8 +271,8 @@ impl Cluster {
 /// Tracking label of cluster-scoped objects.
 const SHARED: &str = "shared";
 
-fn may_take_over(live: &Live, owner: &str, namespaced: bool) -> bool {
-    let ours = live.tracking.as_ref().is_some_and(|t| *t == label_value(owner) || (!namespaced && t == SHARED));
+fn may_take_over(live: &Live, mark: &str, namespaced: bool) -> bool {
+    let ours = live.tracking.as_ref().is_some_and(|t| t == mark || (!namespaced && t == SHARED));
     // Without the label, fields of ours still say that this operator applied it: somebody took the label away.
     ours || live.adoptable || (live.tracking.is_none() && !live.fields.is_empty())
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use crate::{
     api::{
         ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, NumaflowController, NumaflowControllerStatus, Phase,
+        mark_of_controller,
     },
     controller::{
         produce::{Producing, steps},
@@ -56,7 +57,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
     if s.namespace_terminating {
         return if held { release() } else { Plan::default() };
     }
-    let owner = metadata.name.as_deref().unwrap_or_default();
+    let mark = mark_of_controller(metadata.name.as_deref().unwrap_or_default());
     let stored = s.controller.status.clone().unwrap_or_default();
     let inventory: Vec<_> = s.learned.applied.iter().chain(&stored.inventory).cloned().collect();
     if metadata.deletion_timestamp.is_some() {
@@ -64,7 +65,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
             return Plan::default();
         }
         let removal = next(&Leaving {
-            owner,
+            mark: &mark,
             instance: s.controller.spec.instance_id.as_deref().unwrap_or_default(),
             forced: metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE)),
             dependants: &s.dependants,
@@ -96,7 +97,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
         Err(why) => return say(s, &stored, &Phase::failed(), why.reason, &why.message, now),
     };
     let standing = assess(&Production {
-        owner,
+        mark: &mark,
         manifest: &target.manifest,
         inventory: &inventory,
         live: &s.live,

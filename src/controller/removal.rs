@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    api::{AppliedObject, label_value},
+    api::AppliedObject,
     controller::standing::{Production, assess},
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -16,8 +16,8 @@ use crate::{
 /// What a removal is decided from.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    /// The owner.
-    pub owner: &'a str,
+    /// Mark of its objects.
+    pub mark: &'a str,
     /// Instance of its controller.
     pub instance: &'a str,
     /// Whether the user will not wait.
@@ -59,7 +59,7 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
     // An empty wish: everything of ours is left over.
     let nothing = Manifest { objects: Vec::new(), hash: String::new() };
     let standing = assess(&Production {
-        owner: leaving.owner,
+        mark: leaving.mark,
         manifest: &nothing,
         inventory: leaving.inventory,
         live: leaving.live,
@@ -74,11 +74,10 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
     if !steps.is_empty() {
         return Removal::Steps(steps);
     }
-    let mark = label_value(leaving.owner);
     let dying: Vec<String> = leaving
         .live
         .values()
-        .filter(|l| l.deleting && l.tracking.as_deref() == Some(&mark))
+        .filter(|l| l.deleting && l.tracking.as_deref() == Some(leaving.mark))
         .map(|l| l.id.to_string())
         .collect();
     if dying.is_empty() { Removal::Done } else { Removal::Wait(format!("{} to be gone", list(&dying, 5))) }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{
-    api::{AppliedObject, WorkloadHealth, label_value},
+    api::{AppliedObject, WorkloadHealth},
     live::{Live, ObjectId},
     manifest::{DesiredObject, Manifest},
 };
@@ -13,8 +13,8 @@ use crate::{
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Production<'a> {
-    /// Rollout (or NumaflowController without a rollout) that the objects belong to.
-    pub owner: &'a str,
+    /// Mark of the objects: whose they are.
+    pub mark: &'a str,
     /// What is wanted.
     pub manifest: &'a Manifest,
     /// What was applied before, by any child of the owner.
@@ -84,7 +84,6 @@ impl Standing {
 #[must_use]
 pub fn assess(production: &Production<'_>) -> Standing {
     let mut standing = Standing::default();
-    let mark = label_value(production.owner);
     for object in &production.manifest.objects {
         let entry = |uid: &str, fields: &str| AppliedObject {
             group: object.id.group.clone(),
@@ -106,7 +105,7 @@ pub fn assess(production: &Production<'_>) -> Standing {
         match production.live.get(&object.id) {
             None => standing.to_apply.push((object.clone(), None)),
             Some(live) if live.deleting => standing.awaited.push(object.id.clone()),
-            Some(live) if live.tracking.as_ref().is_some_and(|t| *t != mark) => {
+            Some(live) if live.tracking.as_ref().is_some_and(|t| t != production.mark) => {
                 standing.taken.push((object.id.clone(), live.tracking.clone().unwrap_or_default()));
             }
             Some(live) => {
@@ -125,7 +124,7 @@ pub fn assess(production: &Production<'_>) -> Standing {
             standing.health.push(health);
         }
     }
-    leftovers(production, &mark, &mut standing);
+    leftovers(production, &mut standing);
     standing
 }
 
@@ -152,10 +151,10 @@ fn health(object: &DesiredObject, live: Option<&Live>) -> Option<WorkloadHealth>
 
 /// Objects of ours that this version does not want: those that carry our mark, and of kinds that are not watched those
 /// that an inventory names.
-fn leftovers(production: &Production<'_>, mark: &str, standing: &mut Standing) {
+fn leftovers(production: &Production<'_>, standing: &mut Standing) {
     let wanted = production.manifest.by_id();
     for live in production.live.values() {
-        if live.tracking.as_deref() != Some(mark) || live.deleting || wanted.contains_key(&live.id) {
+        if live.tracking.as_deref() != Some(production.mark) || live.deleting || wanted.contains_key(&live.id) {
             continue;
         }
         let version =

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use super::{Operator, Task};
 use crate::{
-    api::{GROUP, NumaflowController, NumaflowControllerRollout, label_value},
+    api::{GROUP, NumaflowController, NumaflowControllerRollout, mark_of_controller, mark_of_rollout},
     live::Live,
     observe,
     plan::Event,
@@ -84,14 +84,15 @@ impl Operator {
         for live in [&change.old, &change.new].into_iter().flatten() {
             let Some(mark) = &live.tracking else { continue };
             for (name, _) in self.world.rollouts.in_namespace(namespace) {
-                if label_value(&name) == *mark {
+                if mark_of_rollout(&name) == *mark {
                     self.queue.add(Task::Rollout(namespace.clone(), name));
                 }
             }
-            if let Some(controller) = self.world.controllers.get(namespace, mark)
-                && controller.good().is_some_and(|c| !observe::is_child(c))
-            {
-                self.queue.add(Task::Controller(namespace.clone(), mark.clone()));
+            for (name, controller) in self.world.controllers.in_namespace(namespace) {
+                let alone = controller.good().is_some_and(|c| !observe::is_child(c));
+                if alone && mark_of_controller(&name) == *mark {
+                    self.queue.add(Task::Controller(namespace.clone(), name));
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     api::{
         ANNOTATION_RETRY, Assessment, AttemptResult, FINALIZER, LastAttempt, NumaflowControllerRolloutStatus,
         NumaflowControllerSpec, Promoted, Stage, Strategy, Upgrade, UpgradeState, child_name, child_number, fit,
+        mark_of_rollout,
     },
     controller::{
         produce::{Producing, steps},
@@ -370,7 +371,7 @@ impl<'a> Turn<'a> {
     pub(super) fn standing(&self, manifest: &Manifest) -> Standing {
         let inventory = self.s.inventory();
         assess(&Production {
-            owner: self.s.name(),
+            mark: &mark_of_rollout(self.s.name()),
             manifest,
             inventory: &inventory,
             live: &self.s.live,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase},
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase, mark_of_rollout},
     controller::removal::{Leaving, Removal, next},
     plan::{Plan, Step},
     rollout::decide::{Turn, without_ours},
@@ -16,7 +16,7 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
     let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
     let inventory = s.inventory();
     let removal = next(&Leaving {
-        owner: s.name(),
+        mark: &mark_of_rollout(s.name()),
         instance,
         forced: s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE)),
         dependants: &s.dependants,

@@ -13,7 +13,7 @@ use kube::core::ObjectMeta;
 use crate::{
     api::{
         AppliedObject, AssessmentSpec, ControllerSpec, FINALIZER, LABEL_UPGRADE_STATE, NumaflowController,
-        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, label_value,
+        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, mark_of_rollout,
     },
     definitions::{Definition, Instance, Lookup, PermittedKinds, render},
     live::{Live, ObjectId, Workload},
@@ -406,7 +406,7 @@ impl Model {
             uid: uid.clone(),
             resource_version: "1".into(),
             deleting: false,
-            tracking: Some(label_value("numaflow-controller")),
+            tracking: Some(mark_of_rollout("numaflow-controller")),
             adoptable: false,
             controlled: false,
             applied: Some(object.hash.clone()),
