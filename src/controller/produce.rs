@@ -65,21 +65,18 @@ pub fn steps(p: &Producing<'_>) -> Vec<Step> {
 }
 
 fn apply(p: &Producing<'_>, object: &std::sync::Arc<crate::manifest::DesiredObject>, uid: Option<&String>) -> Step {
+    // What was foretold may have happened already, before the process died.
+    let foretold = p.recreate.contains(&object.id.to_string()) && !p.standing.in_place.contains(&object.id);
     match uid {
-        Some(uid) if p.learned.immutable.contains(&object.id) || p.recreate.contains(&object.id.to_string()) => {
-            Step::Recreate {
-                object: object.clone(),
-                uid: uid.clone(),
-                event: Event {
-                    warning: false,
-                    reason: "Recreated",
-                    note: format!(
-                        "{} is made anew, because a field that differs cannot be changed in place",
-                        object.id
-                    ),
-                },
-            }
-        }
+        Some(uid) if foretold || p.learned.immutable.contains(&object.id) => Step::Recreate {
+            object: object.clone(),
+            uid: uid.clone(),
+            event: Event {
+                warning: false,
+                reason: "Recreated",
+                note: format!("{} is made anew, because a field that differs cannot be changed in place", object.id),
+            },
+        },
         uid => Step::Apply { object: object.clone(), uid: uid.cloned() },
     }
 }

@@ -34,6 +34,8 @@ pub struct Production<'a> {
 pub struct Standing {
     /// Objects to apply, in order, each with the uid that must be there.
     pub to_apply: Vec<(Arc<DesiredObject>, Option<String>)>,
+    /// Those of them that carry the wanted content already, and are applied again only to be sure that nobody changed it.
+    pub in_place: BTreeSet<ObjectId>,
     /// Objects that are being deleted and must be gone first.
     pub awaited: Vec<ObjectId>,
     /// Objects that belong to another owner, with its name.
@@ -116,6 +118,9 @@ pub fn assess(production: &Production<'_>) -> Standing {
                 if untouched {
                     standing.inventory.push(ours);
                 } else {
+                    if live.applied.as_ref() == Some(&object.hash) {
+                        standing.in_place.insert(object.id.clone());
+                    }
                     standing.to_apply.push((object.clone(), Some(live.uid.clone())));
                 }
             }

@@ -148,6 +148,8 @@ proptest! {
                 model.production().into_iter().collect::<Vec<_>>(),
                 model.children.keys().cloned().collect::<Vec<_>>(),
                 model.condition("Ready").map(|(a, b)| (a.to_owned(), b.to_owned())),
+                // What was made anew once is not made anew again.
+                model.log.iter().filter(|step| step.starts_with("Recreate")).count(),
             )
         };
         for crash in 0..plain.log.len() - began {
