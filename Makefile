@@ -50,6 +50,7 @@ down: ## end it, and an operator that the demo left running
 run: check-cargo up ## run the operator from these sources against it, until Ctrl-C
 	@$(kubectl) apply --server-side --force-conflicts -f crds/
 	@$(kubectl) create namespace numaplane-system --dry-run=client --output yaml | $(kubectl) apply --server-side -f -
+	@tools/demo.sh --end-operator
 	@KUBECONFIG=$(CURDIR)/.run/kubeconfig-operator cargo run -- controller --namespace numaplane-system
 
 bench: check-cargo tools ## measure rollouts at scale, with an optimised build

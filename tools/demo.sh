@@ -1,0 +1,430 @@
+#!/usr/bin/env bash
+# Shows the operator at work on a local control plane, and leaves everything running; `make down` ends it.
+#
+# Usage: tools/demo.sh                   NUMAPLANE=PROGRAM uses that program instead of building one
+#        tools/demo.sh --end-operator    only ends the operator that the last demo left running
+#
+# A controller is installed and upgraded; then a version that nobody defined is asked for, and one that cannot start;
+# then a good one again. Every line says how many seconds the demo had run when it was printed. Lines about the rollout,
+# its children, the Deployment and its pods come from watches, as things happen.
+#
+# Ends with 1, the reason, the last status and the end of the operator's log when a step does not get where it should.
+set -euo pipefail
+export LC_ALL=C
+[ -z "${NUMAPLANE:-}" ] || NUMAPLANE=$(realpath "$NUMAPLANE")
+cd "$(dirname "$0")/.."
+
+run=.run
+log=$run/logs/operator.log
+kubectl=(.tools/bin/kubectl --kubeconfig "$run/kubeconfig")
+namespace=demo
+rollout=numaflow-controller
+selector=app=numaflow-controller # the controller's pods
+work=$(mktemp -d)
+state=$work/rollout # what the watch of the rollout saw last
+watchers=()
+operator=
+generation=0
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+began=${EPOCHREALTIME/./}
+
+# say TEXT, or say HEAD TEXT: prints it with the time, the text wrapped to the right of the head
+say() {
+  local tenths=$(((${EPOCHREALTIME/./} - began) / 100000)) head='' line='' word words
+  [ $# -eq 1 ] || { head=$1 && shift; }
+  printf -v head '%5d.%d  %s' $((tenths / 10)) $((tenths % 10)) "$head"
+  read -r -a words <<<"$1"
+  for word in ${words[@]+"${words[@]}"}; do
+    if [ -n "$line" ] && ((${#head} + ${#line} + ${#word} >= 119)); then
+      printf '%s%s\n' "$head" "$line"
+      printf -v head '%*s' ${#head} ''
+      line=$word
+    else
+      line+=${line:+ }$word
+    fi
+  done
+  printf '%s%s\n' "$head" "$line"
+}
+
+step() { printf '\n' && say "== $1"; }
+
+# tell WHO TEXT: what a watch saw
+tell() {
+  local head
+  printf -v head '%-12s' "$1"
+  say "$head" "$2"
+}
+
+fail() {
+  exec 2>&1
+  printf '\n' && say "FAILED: $1"
+  # Before this run has started anything, a status and a log are an earlier run's.
+  if [ -n "$operator" ]; then
+    printf '\n-- last status of the rollout\n'
+    "${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --output yaml --request-timeout 5s |
+      sed -n '/^status:/,$p' || true
+    printf '\n-- end of %s\n' "$log"
+    tail -n 20 "$log"
+    printf '\n' && say "FAILED: $1"
+    printf "What was started is left running; 'make down' ends it.\n"
+  fi
+  exit 1
+}
+
+lines() {
+  local line
+  while IFS= read -r line; do say "$line"; done
+}
+
+interrupted() {
+  [ -z "$operator" ] || printf "\nInterrupted. What was started is left running; 'make down' ends it.\n" >&2
+  exit "$1"
+}
+
+# quietly COMMAND…: what it says matters only when it fails
+quietly() {
+  local words
+  words=$("$@" 2>&1) || fail "'$*' failed: $words"
+}
+
+finish() {
+  local watcher
+  for watcher in ${watchers[@]+"${watchers[@]}"}; do
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+  done
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'interrupted 130' INT
+trap 'interrupted 143' TERM
+
+# ---- watches --------------------------------------------------------------------------------------------------------
+
+# Fields of a record are told apart by $f, records by $r: neither is ever part of a message, as spaces and line breaks
+# may be.
+f=$'\x1f' r=$'\x1e'
+
+# watch NARRATOR KIND FIELD…: gives what happens to the objects of a kind to a function, field by field
+watch() {
+  local narrator=$1 kind=$2 template='{.type}' field && shift 2
+  for field; do template+="$f{.object$field}"; done
+  # The time limit is for the case that this script is killed and cannot end its watches.
+  "${kubectl[@]}" get "$kind" --namespace "$namespace" --watch --output-watch-events --request-timeout 10m \
+    --output "jsonpath=$template$r" 2>>"$run/logs/demo.log" > >("$narrator") &
+  watchers+=($!)
+}
+
+narrate_rollout() {
+  local last='' head type name g seen p s promoted result version message
+  while IFS=$f read -r -d "$r" type name g seen p s promoted result version message; do
+    [ "$name" = "$rollout" ] || continue
+    if [ "$type" = DELETED ]; then
+      tell rollout gone
+      last=''
+      continue
+    fi
+    message=${message//$'\n'/ }
+    [ "$p" != Deployed ] || message="version $promoted is promoted"
+    [ -n "$p" ] || message='nobody has looked at it yet'
+    printf -v head '%-12s%-10s%-10s' rollout "${p:-new}" "${s:--}"
+    [ "$head$message" = "$last" ] || say "$head" "$message"
+    last=$head$message
+    # Told first, then known: what the demo says next comes after it.
+    { printf "%s$f" "$g" "$seen" "$p" "$s" "$promoted" "$result" "$version" >"$state"; } 2>/dev/null || true
+  done
+}
+
+narrate_children() {
+  local type name version label
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name version label; do
+    if [ "$type" = DELETED ]; then
+      tell child "$name (${version}) gone"
+      unset "known[$name]"
+    elif [ -z "${known[$name]-}" ]; then
+      tell child "$name ($version) is ${label:-without a label}"
+      known[$name]=$label
+    elif [ "${known[$name]}" != "$label" ]; then
+      tell child "$name ($version) was ${known[$name]}, is $label"
+      known[$name]=$label
+    fi
+  done
+}
+
+narrate_deployments() {
+  local type name g seen image wanted available updated line
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name g seen image wanted available updated; do
+    if [ "$type" = DELETED ]; then
+      tell deployment "$name gone"
+      unset "known[$name]"
+      continue
+    fi
+    # Until the new spec was seen, the numbers are about the old one.
+    [ "${seen:-0}" = "$g" ] || continue
+    line="$name generation $g, $image: ${available:-0} available, ${updated:-0} of $wanted updated"
+    [ "$line" = "${known[$name]-}" ] || tell deployment "$line"
+    known[$name]=$line
+  done
+}
+
+narrate_pods() {
+  local type name image ready waiting going now
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name image ready waiting going; do
+    now=${waiting:-starting}
+    if [ "$type" = DELETED ]; then
+      now=gone
+    elif [ -n "$going" ]; then
+      now=ending
+    elif [ "$ready" = True ]; then
+      now=ready
+    fi
+    if [ "$now" != "${known[$name]-}" ] && [ "$now" != starting ]; then
+      tell pod "$name, $image: $now"
+    fi
+    known[$name]=$now
+  done
+}
+
+# ---- the rollout ----------------------------------------------------------------------------------------------------
+
+set_version() {
+  generation=$("${kubectl[@]}" patch ncr "$rollout" --namespace "$namespace" --type merge \
+    --patch "{\"spec\":{\"controller\":{\"version\":\"$1\"}}}" --output 'jsonpath={.metadata.generation}' 2>&1) ||
+    fail "the version cannot be set: $generation"
+}
+
+# await SECONDS WORDS PREDICATE…: waits until the rollout is as it should be
+await() {
+  local limit=$1 words=$2 end=$((SECONDS + $1)) && shift 2
+  local g=0 seen=0 phase='' stage='' promoted='' result='' version=''
+  while true; do
+    if [ -s "$state" ]; then
+      IFS=$f read -r g seen phase stage promoted result version _ <"$state" || true
+      if ((${seen:-0} >= generation)); then
+        ! "$@" || return 0
+        # Judged is judged: nothing more comes of it.
+        ! failed "$2" || fail "$words: it failed"
+      fi
+    fi
+    kill -0 "$operator" 2>/dev/null || fail "the operator ended"
+    ((SECONDS < end)) || fail "$words: not within $limit s"
+    sleep 0.1
+  done
+}
+
+deployed() { [[ $phase == Deployed && $promoted == "$1" && -z $stage ]]; }
+
+failed() { [[ $phase == Failed && $version == "$1" && $result == Failed && -z $stage ]]; }
+
+generation_of_deployment() {
+  "${kubectl[@]}" get deployment numaflow-controller --namespace "$namespace" --output 'jsonpath={.metadata.generation}'
+}
+
+# names of the controller's pods, those that are ending left out
+pods() {
+  local template='{{range .items}}{{if not .metadata.deletionTimestamp}} {{.metadata.name}}{{end}}{{end}}'
+  "${kubectl[@]}" get pods --namespace "$namespace" --selector "$selector" --output "go-template=$template"
+}
+
+# The watches tell what they saw a moment later than it was so; a step is not over before they did.
+settle() { sleep 0.4; }
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+# The operator that an earlier demo recorded, as "pid start boot": an id alone may be another process's by now.
+recorded_operator() {
+  [ -e "$run/pids" ] || return 0
+  sed -n 's/^ *"\(name\|pid\|start\|boot\)": "\{0,1\}\([^",]*\).*/\1 \2/p' "$run/pids" |
+    while read -r key value; do
+      case $key in
+        name) name=$value ;;
+        pid) pid=$value ;;
+        start) start=$value ;;
+        boot) [ "$name" != operator ] || echo "$pid $start $value" ;;
+      esac
+    done | tail -n 1
+}
+
+# runs PID START BOOT: whether exactly this process runs
+runs() {
+  local stat fields
+  [ "$(cat /proc/sys/kernel/random/boot_id)" = "$3" ] || return 1
+  stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  read -r -a fields <<<"${stat##*) }"
+  [ "${fields[0]}" != Z ] && [ "${fields[19]}" = "$2" ]
+}
+
+end_last_operator() {
+  local last pid
+  read -r -a last <<<"$(recorded_operator)"
+  if [ ${#last[@]} -eq 3 ] && runs "${last[@]}"; then
+    say "ending the operator of the last demo"
+    kill "${last[0]}"
+    for _ in {1..100}; do
+      runs "${last[@]}" || break
+      sleep 0.1
+    done
+    ! runs "${last[@]}" || kill -KILL "${last[0]}"
+  fi
+  # Two operators would undo each other's work.
+  for pid in $(grep -lsz "^KUBECONFIG=$PWD/$run/kubeconfig-operator\$" /proc/[0-9]*/environ | sed 's/[^0-9]//g'); do
+    [[ $(readlink "/proc/$pid/exe") != */numaplane* ]] ||
+      fail "an operator works on this control plane already: process $pid, perhaps of 'make run'; end it first"
+  done
+}
+
+free_port() {
+  local port
+  for port in {8081..8180}; do
+    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+      echo "$port"
+      return
+    fi
+  done
+  return 1
+}
+
+# whether the operator says that it is ready
+ready() {
+  (
+    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    printf 'GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&3
+    read -r -t 2 answer <&3
+    [[ $answer == *' 200 '* ]]
+  ) 2>/dev/null
+}
+
+start_operator() {
+  local port
+  port=$(free_port) || fail "no port from 8081 to 8180 is free for the operator's /healthz, /readyz and /metrics"
+  KUBECONFIG=$PWD/$run/kubeconfig-operator setsid "$program" controller --namespace numaplane-system \
+    --admin-address "127.0.0.1:$port" </dev/null >"$log" 2>&1 &
+  operator=$!
+  quietly .tools/bin/control-plane record --dir "$run" --name operator --pid "$operator"
+  for _ in {1..300}; do
+    ! ready "$port" || break
+    kill -0 "$operator" 2>/dev/null || fail "the operator ended at once"
+    sleep 0.1
+  done
+  ready "$port" || fail "the operator is not ready within 30 s"
+  say "operator: at work; log: $log, metrics: http://127.0.0.1:$port/metrics"
+}
+
+# ---- what earlier demos left -----------------------------------------------------------------------------------------
+
+have_namespace() {
+  local phase
+  phase=$("${kubectl[@]}" get namespace "$1" --ignore-not-found --output 'jsonpath={.status.phase}') ||
+    fail "namespace $1 cannot be read"
+  if [ "$phase" = Terminating ]; then
+    say "namespace $1 is being deleted; waiting until it is gone"
+    quietly "${kubectl[@]}" wait --for delete --timeout 60s "namespace/$1"
+    phase=
+  fi
+  [ -n "$phase" ] || quietly "${kubectl[@]}" create namespace "$1"
+}
+
+# What a rollout was in the middle of when a demo was cut off does not matter: deleting it always works.
+remove_last_rollout() {
+  local left
+  left=$("${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --ignore-not-found --output name) ||
+    fail "the rollout of the last demo cannot be read"
+  [ -n "$left" ] || return 0
+  say "removing the rollout of the last demo, and with it all that it made"
+  quietly "${kubectl[@]}" delete ncr "$rollout" --namespace "$namespace" --timeout 30s
+  quietly "${kubectl[@]}" wait pod --for delete --timeout 30s --namespace "$namespace" --selector "$selector"
+}
+
+if [ "${1:-}" = --end-operator ]; then
+  end_last_operator
+  exit
+fi
+
+# ---- what is needed -------------------------------------------------------------------------------------------------
+
+if [ -n "${NUMAPLANE:-}" ]; then
+  program=$NUMAPLANE
+else
+  tools/check-cargo.sh
+  cargo build
+  program=${CARGO_TARGET_DIR:-target}/debug/numaplane
+fi
+[ -x .tools/bin/control-plane ] && [ -x .tools/bin/kubectl ] || tools/build.sh
+
+# ---- the demo -------------------------------------------------------------------------------------------------------
+
+began=${EPOCHREALTIME/./}
+step "A control plane with one simulated node, definitions of three versions, and the operator"
+end_last_operator
+.tools/bin/control-plane up --dir "$run" --quiet 2>&1 | lines || fail "the control plane did not start"
+quietly "${kubectl[@]}" apply --server-side --force-conflicts --filename crds/
+quietly "${kubectl[@]}" wait --for condition=Established --timeout 20s --filename crds/
+: >"$run/logs/demo.log"
+have_namespace numaplane-system
+quietly "${kubectl[@]}" apply --server-side --force-conflicts --filename examples/definitions.yaml
+say "definitions: 1.0.0, 1.1.0 and 1.2.0-broken, from examples/definitions.yaml"
+start_operator
+have_namespace "$namespace"
+remove_last_rollout
+watch narrate_rollout numaflowcontrollerrollouts .metadata.name .metadata.generation .status.observedGeneration \
+  .status.phase .status.upgrade.stage .status.promoted.version .status.lastAttempt.result .status.lastAttempt.version \
+  .status.message
+watch narrate_children numaflowcontrollers .metadata.name .spec.version \
+  '.metadata.labels.numaplane\.numaproj\.io/upgrade-state'
+watch narrate_deployments deployments .metadata.name .metadata.generation .status.observedGeneration \
+  '.spec.template.spec.containers[0].image' .spec.replicas .status.availableReplicas .status.updatedReplicas
+watch narrate_pods pods .metadata.name '.spec.containers[0].image' '.status.conditions[?(@.type=="Ready")].status' \
+  '.status.containerStatuses[0].state.waiting.reason' .metadata.deletionTimestamp
+
+step "Install: a rollout asks for 1.0.0 (examples/rollout.yaml)"
+quietly "${kubectl[@]}" apply --server-side --filename examples/rollout.yaml
+generation=1
+await 60 "1.0.0 is not deployed" deployed 1.0.0
+settle
+
+step "Upgrade: spec.controller.version is set to 1.1.0"
+set_version 1.1.0
+await 60 "1.1.0 is not deployed" deployed 1.1.0
+settle
+
+step "A version that is not defined: 9.9.9"
+generation_before=$(generation_of_deployment) && pods_before=$(pods) || fail "the Deployment cannot be read"
+set_version 9.9.9
+await 30 "9.9.9 is not refused" failed 9.9.9
+settle
+generation_after=$(generation_of_deployment) && pods_after=$(pods) || fail "the Deployment cannot be read"
+before="Deployment at generation $generation_before, pod$pods_before"
+after="Deployment at generation $generation_after, pod$pods_after"
+[ "$before" = "$after" ] || fail "a version that is not defined changed what runs: before, $before; now, $after"
+say "what runs was not touched: still $after"
+
+step "A version that cannot start: 1.2.0-broken has 15 s to become available, then the last good one comes back"
+set_version 1.2.0-broken
+await 90 "1.2.0-broken is not rolled back" failed 1.2.0-broken
+settle
+pods_after=$(pods) || fail "the pods cannot be read"
+[ "$pods_before" = "$pods_after" ] || fail "the pod of 1.1.0 did not run on: before$pods_before, now$pods_after"
+say "the pod of 1.1.0 ran all the time:$pods_after"
+say "what the status keeps of the attempt (status.lastAttempt):"
+template='{{range $k, $v := .status.lastAttempt}}{{if $v}}{{printf "%-16s" $k}}{{$v}}{{"\n"}}{{end}}{{end}}'
+"${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --output "go-template=$template" |
+  while IFS= read -r line; do say "    ${line:0:16}" "${line:16}"; done || fail "the status cannot be read"
+
+step "A good version again: 1.0.0"
+set_version 1.0.0
+await 60 "1.0.0 is not deployed" deployed 1.0.0
+settle
+
+step "Done. Everything is left running; 'make down' ends it. Look around:"
+command="KUBECONFIG=$run/kubeconfig .tools/bin/kubectl --namespace $namespace"
+cat <<END
+
+$command get numaplane,controllerrevisions,pods
+$command describe ncr $rollout
+$command get deploy,cm,sa,role,rolebinding -l numaplane.numaproj.io/tracking-id
+END
