@@ -45,6 +45,7 @@ pub fn rollout(
     let render = |definition: &Arc<Definition>, instance: &str| rendered(world, settings, definition, instance);
     let desired = resolve(&Question {
         rollout,
+        field: "spec.controller",
         lookup: lookup(world, settings, namespace, &rollout.spec.controller.version),
         revisions: &revisions,
         rivals: &rivals,
@@ -152,6 +153,7 @@ fn alone_target(
     };
     resolve(&Question {
         rollout: &stand_in,
+        field: "spec",
         lookup: lookup(world, settings, namespace, &controller.spec.version),
         revisions: &[],
         // A rollout comes first, whatever its age.

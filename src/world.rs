@@ -250,7 +250,8 @@ impl World {
     /// Numaflow objects in a namespace.
     #[must_use]
     pub fn dependants(&self, namespace: &str) -> Dependants {
-        let known = self.numaflow.values().all(|store| store.synced());
+        let unlisted =
+            self.numaflow.iter().filter(|(_, store)| !store.synced()).map(|(kind, _)| (*kind).to_owned()).collect();
         let objects = self
             .numaflow
             .iter()
@@ -262,7 +263,7 @@ impl World {
                 })
             })
             .collect();
-        Dependants { known, objects }
+        Dependants { unlisted, objects }
     }
 
     /// One copy of every definition: hundreds of rollouts pin the same ones.

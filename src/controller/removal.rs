@@ -85,8 +85,12 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
 
 /// What needs the controller still, in words.
 fn needed(leaving: &Leaving<'_>) -> Option<String> {
-    if !leaving.dependants.known {
-        return Some("the Numaflow objects of this namespace, which cannot be listed".to_owned());
+    let unlisted = &leaving.dependants.unlisted;
+    if !unlisted.is_empty() {
+        return Some(format!(
+            "the operator to be able to list {} (is it allowed to? its log says what the server answered)",
+            list(unlisted, 5)
+        ));
     }
     let names: Vec<String> = leaving
         .dependants

@@ -532,7 +532,8 @@ impl<'a> Turn<'a> {
         if old == wanted {
             return None;
         }
-        let message = if self.s.dependants.known {
+        let unlisted = &self.s.dependants.unlisted;
+        let message = if unlisted.is_empty() {
             let names: Vec<String> =
                 self.s.dependants.of_instance(old).map(|d| format!("{}/{}", d.kind, d.name)).collect();
             if names.is_empty() {
@@ -547,7 +548,8 @@ impl<'a> Turn<'a> {
             )
         } else {
             format!(
-                "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while the Numaflow objects cannot be listed"
+                "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while {} cannot be listed",
+                list(unlisted, 5)
             )
         };
         Some(Unresolved { reason: "InstanceInUse", message })

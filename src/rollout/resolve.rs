@@ -64,6 +64,8 @@ pub type Render<'a> = &'a dyn Fn(&Arc<Definition>, &str) -> Result<Arc<Manifest>
 pub struct Question<'a> {
     /// The rollout.
     pub rollout: &'a NumaflowControllerRollout,
+    /// Where version and instanceID stand in what the user wrote: `spec.controller`, or `spec`.
+    pub field: &'static str,
     /// What the ConfigMaps say about its version.
     pub lookup: Lookup,
     /// Definitions pinned by it, newest first.
@@ -83,12 +85,12 @@ pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
     let rollout = question.rollout;
     let controller = &rollout.spec.controller;
     let instance = controller.instance();
-    check_spec(rollout)?;
+    check_spec(rollout, question.field)?;
     check_rivals(question, instance)?;
     let (definition, only_pinned) = match &question.lookup {
         Lookup::Found(definition) => (definition.clone(), None),
         other => {
-            let missing = describe(other, controller);
+            let missing = describe(other, controller, question.field);
             let pinned = question
                 .revisions
                 .iter()
@@ -110,7 +112,7 @@ pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
     Ok(Target { version: controller.version.clone(), instance: instance.to_owned(), definition, manifest, only_pinned })
 }
 
-fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
+fn describe(lookup: &Lookup, controller: &ControllerSpec, field: &str) -> Unresolved {
     let version = &controller.version;
     match lookup {
         Lookup::Found(_) => Unresolved { reason: "Found", message: String::new() },
@@ -125,7 +127,7 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
             Unresolved {
                 reason: "DefinitionNotFound",
                 message: format!(
-                    "spec.controller.version: version {version:?} is not defined{hint} Defined versions: {defined} \
+                    "{field}.version: version {version:?} is not defined{hint} Defined versions: {defined} \
                      ({looked_at}). Set one of them, or add this version to a definitions ConfigMap"
                 ),
             }
@@ -133,7 +135,7 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
         Lookup::Ambiguous { places } => Unresolved {
             reason: "DefinitionAmbiguous",
             message: format!(
-                "spec.controller.version: version {version:?} is defined more than once with different content, in {}; \
+                "{field}.version: version {version:?} is defined more than once with different content, in {}; \
                  remove all but one",
                 places.join(" and ")
             ),
@@ -146,23 +148,23 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec) -> Unresolved {
 }
 
 /// What the schema of the CRD refuses too; said again here for objects that were stored before it did.
-fn check_spec(rollout: &NumaflowControllerRollout) -> Result<(), Unresolved> {
+fn check_spec(rollout: &NumaflowControllerRollout, field: &str) -> Result<(), Unresolved> {
     let invalid = |message: String| Err(Unresolved { reason: "InvalidSpec", message });
     let controller = &rollout.spec.controller;
     let instance = controller.instance();
     if controller.version.trim().is_empty() {
-        return invalid("spec.controller.version: is empty; set one of the defined versions".to_owned());
+        return invalid(format!("{field}.version: is empty; set one of the defined versions"));
     }
     let label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if instance.len() > 20 || !instance.chars().all(label) || instance.starts_with('-') || instance.ends_with('-') {
         return invalid(format!(
-            "spec.controller.instanceID: {instance:?} is not a DNS label of at most 20 characters (lower-case letters, \
+            "{field}.instanceID: {instance:?} is not a DNS label of at most 20 characters (lower-case letters, \
              digits and '-')"
         ));
     }
     if instance.starts_with(RESERVED_INSTANCE_PREFIX) {
         return invalid(format!(
-            "spec.controller.instanceID: {instance:?} begins with {RESERVED_INSTANCE_PREFIX:?}, which is kept for isolated \
+            "{field}.instanceID: {instance:?} begins with {RESERVED_INSTANCE_PREFIX:?}, which is kept for isolated \
              copies; choose another"
         ));
     }
@@ -176,14 +178,14 @@ fn check_spec(rollout: &NumaflowControllerRollout) -> Result<(), Unresolved> {
     }
     let assessment = strategy.assessment.clone().unwrap_or_default();
     let ppnd = strategy.ppnd.clone().unwrap_or_default();
-    for (field, wait) in [
+    for (path, wait) in [
         ("assessment.deadline", &assessment.deadline),
         ("assessment.window", &assessment.window),
         ("assessment.interval", &assessment.interval),
         ("ppnd.drainTimeout", &ppnd.drain_timeout),
     ] {
         if let Some(Err(error)) = wait.as_ref().map(Wait::get) {
-            return invalid(format!("spec.strategy.{field}: {error}"));
+            return invalid(format!("spec.strategy.{path}: {error}"));
         }
     }
     if let Some(action) = &ppnd.on_drain_timeout
@@ -212,9 +214,9 @@ fn check_rivals(question: &Question<'_>, instance: &str) -> Result<(), Unresolve
         Some(rival) => Err(Unresolved {
             reason: "InstanceConflict",
             message: format!(
-                "spec.controller.instanceID: instance {instance:?} in this namespace belongs to NumaflowControllerRollout/{}; \
+                "{}.instanceID: instance {instance:?} in this namespace belongs to NumaflowControllerRollout/{}; \
                  choose another instanceID or delete one of the two",
-                rival.name
+                question.field, rival.name
             ),
         }),
     }

@@ -97,8 +97,8 @@ pub struct Revision {
 /// Numaflow objects whose finalizers or data need a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependants {
-    /// Whether the lists can be trusted: an unreadable answer is not an empty one.
-    pub known: bool,
+    /// Kinds that cannot be listed: an unreadable answer is not an empty one.
+    pub unlisted: Vec<String>,
     /// Objects as `Kind/name`, with their instance.
     pub objects: Vec<Dependant>,
 }

@@ -96,7 +96,7 @@ impl Model {
             revisions: Vec::new(),
             live: BTreeMap::new(),
             definitions: BTreeMap::new(),
-            dependants: Dependants { known: true, objects: Vec::new() },
+            dependants: Dependants::default(),
             rivals: Vec::new(),
             terminating: false,
             gone: false,
@@ -176,6 +176,7 @@ impl Model {
         revisions.sort_by_key(|r| std::cmp::Reverse(r.number));
         let desired = resolve(&Question {
             rollout: &self.rollout,
+            field: "spec.controller",
             lookup,
             revisions: &revisions,
             rivals: &self.rivals,

@@ -473,10 +473,11 @@ fn force_ends_the_waiting_of_a_deletion_and_leaves_the_controller_running() {
 #[test]
 fn unreadable_lists_of_dependants_hold_a_deletion() {
     let mut model = deployed();
-    model.dependants.known = false;
+    model.dependants.unlisted.push("Pipeline".into());
     model.delete();
     model.settle();
     assert!(!model.gone);
+    assert!(model.message().contains("list Pipeline"), "{}", model.message());
 }
 
 #[test]
