@@ -1,0 +1,199 @@
+//! The process dies right after any one of its writes: the next one ends the story as if nothing had happened.
+
+use futures::{StreamExt, stream};
+use kube::ResourceExt;
+use numaplane::{
+    api::{NumaflowController, NumaflowControllerRollout},
+    settings::Settings,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    recovery::one_promoted,
+    support::{Invariant, Scene, Version, audit, eventually, faults::Faults, operator::Running, state, version, workload},
+};
+
+/// Stories that are told at the same time.
+const AT_ONCE: usize = 6;
+
+/// Kinds in the versions of this story.
+const KINDS: &str = "ServiceAccount,ConfigMap,Service,Role.rbac.authorization.k8s.io,RoleBinding.rbac.authorization.k8s.io,\
+                     Deployment.apps";
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+enum Story {
+    Install,
+    Upgrade,
+    RollBack,
+    Delete,
+}
+
+/// One version, one that drops an object, brings one and has a Deployment made anew, and one that does the same and fails.
+fn versions() -> [Version; 3] {
+    let service = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            // Without an address of its own, which would be another one each time.
+            "spec": {"clusterIP": "None", "ports": [{"port": 8443}], "selector": {"a": "b"}},
+        })
+    };
+    let next = |name: &str| version(name).controller(|w| w.selected_by("generation", "two")).object(service("new"));
+    [
+        version("1.3.3").object(service("old")).and(workload("server")),
+        next("1.4.0"),
+        next("2.0.0").controller(|w| w.behaviour("never-ready")),
+    ]
+}
+
+fn spec() -> Value {
+    json!({"controller": {"version": "1.3.3"}, "strategy": {"assessment": {"deadline": "8s"}}})
+}
+
+impl Story {
+    /// Tells the story with a process that dies after write number `crash`; returns how many writes it made, and what
+    /// there is in the end.
+    async fn tell(self, crash: Option<usize>, expected: Option<&str>) -> (usize, String) {
+        let name = format!("crash-{self:?}-{}", crash.unwrap_or_default()).to_lowercase();
+        let scene = Scene::new(&name).await;
+        let team = &scene.team;
+        scene.define(&versions()).await;
+        // What need not be watched costs nothing: there are many of these stories.
+        let sparing = |s: &mut Settings| s.permitted = KINDS.parse().expect("kinds with their groups");
+        if !matches!(self, Self::Install) {
+            let operator = scene.operator_with(sparing).await;
+            team.install_with("numaflow", spec()).await;
+            team.deployed("numaflow", "1.3.3").await;
+            self.settled(&scene).await;
+            operator.stop().await;
+        }
+        let mark = audit::mark();
+        let never_two = Invariant::watch("never two promoted children", team.api(), one_promoted).await;
+        let faults = Faults::default();
+        if let Some(n) = crash {
+            faults.crash_after(n);
+        }
+        let mut settings = scene.settings();
+        sparing(&mut settings);
+        let first = Running::start(settings, faults.clone(), None).await;
+        match self {
+            Self::Install => drop(team.install_with("numaflow", spec()).await),
+            Self::Upgrade => drop(team.set_version("numaflow", "1.4.0").await),
+            Self::RollBack => drop(team.set_version("numaflow", "2.0.0").await),
+            Self::Delete => team.delete::<NumaflowControllerRollout>("numaflow").await,
+        }
+        let next = tokio::select! {
+            () = faults.crashed() => {
+                first.kill().await;
+                scene.operator_with(sparing).await
+            }
+            () = self.over(&scene) => first,
+        };
+        self.over(&scene).await;
+        let end = match expected {
+            None => {
+                self.settled(&scene).await;
+                self.end(&scene).await
+            }
+            Some(expected) => {
+                eventually(&format!("the crash after write {crash:?} changed nothing in the end"), async || {
+                    let end = self.end(&scene).await;
+                    if end == expected { Ok(end) } else { Err(difference(expected, &end)) }
+                })
+                .await
+            }
+        };
+        next.stop().await;
+        never_two.held();
+        let made_anew = audit::since(mark, &team.namespace)
+            .iter()
+            .filter(|r| r.verb == "delete" && r.resource() == "deployments" && r.name() == "numaflow-controller")
+            .filter(|r| r.code() == 200)
+            .count();
+        let most = if matches!(self, Self::RollBack) { 2 } else { 1 };
+        assert!(made_anew <= most, "after write {crash:?} the Deployment was taken away {made_anew} times");
+        (faults.writes().len(), end)
+    }
+
+    /// Waits until the rollout says that it is done.
+    async fn over(self, scene: &Scene) {
+        let team = &scene.team;
+        match self {
+            Self::Install => drop(team.deployed("numaflow", "1.3.3").await),
+            Self::Upgrade => drop(team.deployed("numaflow", "1.4.0").await),
+            Self::RollBack => drop(team.failed("numaflow", &["2.0.0", "rolled back to version \"1.3.3\""]).await),
+            Self::Delete => team.gone::<NumaflowControllerRollout>("numaflow").await,
+        }
+    }
+
+    /// Waits until the one child says so too, and what is left over is gone.
+    async fn settled(self, scene: &Scene) {
+        let team = &scene.team;
+        if team.find::<NumaflowControllerRollout>("numaflow").await.is_none() {
+            return eventually("the children went with it", async || {
+                let children = team.all::<NumaflowController>().await;
+                if children.is_empty() { Ok(()) } else { Err(format!("{} left", children.len())) }
+            })
+            .await;
+        }
+        eventually("one child, Deployed", async || {
+            let children = team.all::<NumaflowController>().await;
+            let phases: Vec<_> = children
+                .iter()
+                .map(|c| (c.name_any(), c.status.as_ref().map(|s| s.phase.as_str().to_owned()).unwrap_or_default()))
+                .collect();
+            if phases.len() == 1 && phases[0].1 == "Deployed" { Ok(()) } else { Err(format!("{phases:?}")) }
+        })
+        .await;
+    }
+
+    async fn end(self, scene: &Scene) -> String {
+        match self {
+            Self::Delete => {
+                let children = scene.team.all::<NumaflowController>().await;
+                let objects = state::objects(&scene.team).await;
+                let left = (objects, children.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+                serde_json::to_string_pretty(&left).expect("what is left is JSON")
+            }
+            _ => state::of(&scene.team, "numaflow").await,
+        }
+    }
+}
+
+/// Lines of two texts that differ.
+fn difference(expected: &str, found: &str) -> String {
+    let only = |of: &str, other: &str, sign: &str| {
+        let lines: Vec<&str> = other.lines().collect();
+        of.lines().filter(|line| !lines.contains(line)).map(|line| format!("{sign} {line}\n")).collect::<String>()
+    };
+    format!("\n{}{}", only(expected, found, "-"), only(found, expected, "+"))
+}
+
+async fn crash_after_every_write(story: Story) {
+    let (writes, expected) = story.tell(None, None).await;
+    println!("{story:?}: {writes} writes");
+    assert!(writes > 3, "{writes} writes");
+    let expected = &expected;
+    let numbers = stream::iter(1..=writes);
+    numbers.map(|n| story.tell(Some(n), Some(expected))).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installation_survives_a_crash_after_any_write() {
+    crash_after_every_write(Story::Install).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_survives_a_crash_after_any_write() {
+    crash_after_every_write(Story::Upgrade).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roll_back_survives_a_crash_after_any_write() {
+    crash_after_every_write(Story::RollBack).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_survives_a_crash_after_any_write() {
+    crash_after_every_write(Story::Delete).await;
+}

@@ -1,0 +1,26 @@
+//! The operator against a real API server: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and simulated
+//! nodes, one control plane for all tests, a namespace and an operator of its own for each.
+//!
+//! Tests mostly wait, so run more of them at once than there are cores: `cargo test --test it -- --test-threads 8`.
+//! `KEEP=1` leaves control plane and namespaces running for a look at them, `RUST_LOG` sets what the operators log.
+
+// A test may stop where it stands: a panic is the report. So may what tests share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+mod alone;
+mod children;
+mod conflicts;
+mod counts;
+mod crash;
+mod crds;
+mod definitions;
+mod deletion;
+mod manifests;
+mod objects;
+mod recovery;
+mod refusals;
+mod rest;
+mod seed;
+mod shapes;

@@ -1,0 +1,150 @@
+//! One local control plane for the whole binary: started when the first test asks for it, ended with the process.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, Config,
+    api::{Patch, PatchParams},
+    client::ClientBuilder,
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+
+use super::{faults::Faults, wait::eventually};
+
+/// The control plane of this process.
+pub struct ControlPlane {
+    dir: PathBuf,
+    administrator: Kubeconfig,
+    operator: Kubeconfig,
+    /// Its standard input ends with this process, however that ends, and the control plane ends with it.
+    _process: Option<Child>,
+}
+
+static CONTROL_PLANE: LazyLock<ControlPlane> = LazyLock::new(ControlPlane::start);
+
+/// The control plane; the first call starts it.
+pub fn control_plane() -> &'static ControlPlane {
+    &CONTROL_PLANE
+}
+
+/// Whether everything is to be left running for a look at it.
+pub fn keep() -> bool {
+    std::env::var_os("KEEP").is_some_and(|value| !value.is_empty())
+}
+
+impl ControlPlane {
+    fn start() -> Self {
+        rustls::crypto::ring::default_provider().install_default().expect("no other TLS provider is installed");
+        let filter = std::env::var("RUST_LOG").unwrap_or_else(|_| "numaplane=info".to_owned());
+        // Goes where the output of the test goes, because threads inherit that; shown when the test fails.
+        tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().with_ansi(false).init();
+
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/control-plane");
+        assert!(program.exists(), "{} is missing: run 'make tools'", program.display());
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("it-{}", std::process::id()));
+        let mut command = Command::new(program);
+        command.arg("up").arg("--quiet").arg("--dir").arg(&dir);
+        let process = if keep() {
+            let done = command.stdin(Stdio::null()).status().expect("control-plane can be started");
+            assert!(done.success(), "control-plane up: {done}");
+            eprintln!(
+                "kept: export KUBECONFIG={0}/kubeconfig; end it with control-plane down --dir {0}",
+                dir.display()
+            );
+            None
+        } else {
+            let mut process = command
+                .args(["--foreground", "--remove"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("control-plane can be started");
+            let output = process.stdout.take().expect("its output is a pipe");
+            let line = BufReader::new(output).lines().map_while(Result::ok).find(|line| line.contains("ready in"));
+            assert!(line.is_some(), "the control plane did not come up, see its messages above");
+            Some(process)
+        };
+        let read = |name: &str| Kubeconfig::read_from(dir.join(name)).expect("a kubeconfig");
+        let control_plane = Self {
+            administrator: read("kubeconfig"),
+            operator: read("kubeconfig-operator"),
+            dir: dir.clone(),
+            _process: process,
+        };
+        control_plane.install_crds();
+        control_plane
+    }
+
+    /// Installs the operator's own kinds, on a runtime of its own: this may be called from within another one.
+    fn install_crds(&self) {
+        let work = async || {
+            let client = self.administrator().await;
+            for crd in numaplane::api::crds() {
+                install_crd(&client, &crd.body).await;
+            }
+        };
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime can be made").block_on(work());
+            });
+            done.join().expect("the CustomResourceDefinitions are installed");
+        });
+    }
+
+    /// File to which the API server writes the operators' requests.
+    pub fn audit_log(&self) -> PathBuf {
+        self.dir.join("audit.log")
+    }
+
+    /// Length of the audit log.
+    pub fn audit_length(&self) -> u64 {
+        fs::metadata(self.audit_log()).map(|m| m.len()).unwrap_or_default()
+    }
+
+    /// A client of the administrator.
+    pub async fn administrator(&self) -> Client {
+        let config = config(&self.administrator).await;
+        Client::try_from(config).expect("a client can be made")
+    }
+
+    /// A client of the operator, whose requests are in the audit log and pass through `faults`.
+    pub async fn operator(&self, faults: &Faults, act_as: Option<&str>) -> Client {
+        let mut config = config(&self.operator).await;
+        // A test that counts or answers requests must see each of them once.
+        config.default_retry = false;
+        if let Some(user) = act_as {
+            config.auth_info = AuthInfo { impersonate: Some(user.to_owned()), ..config.auth_info };
+        }
+        ClientBuilder::try_from(config).expect("a client can be made").with_layer(faults).build()
+    }
+}
+
+async fn config(kubeconfig: &Kubeconfig) -> Config {
+    Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default())
+        .await
+        .expect("the kubeconfig can be used")
+}
+
+/// Installs a CustomResourceDefinition and waits until its kind is served.
+pub async fn install_crd(client: &Client, body: &Value) {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = body["metadata"]["name"].as_str().expect("a CRD has a name").to_owned();
+    let apply = PatchParams::apply("tests").force();
+    api.patch(&name, &apply, &Patch::Apply(body)).await.unwrap_or_else(|error| panic!("CRD {name}: {error}"));
+    eventually(&format!("CRD {name} is established"), async || {
+        let crd = api.get(&name).await.map_err(|error| error.to_string())?;
+        let conditions = crd.status.and_then(|s| s.conditions).unwrap_or_default();
+        let established = conditions.iter().any(|c| c.type_ == "Established" && c.status == "True");
+        established.then_some(()).ok_or_else(|| format!("{conditions:?}"))
+    })
+    .await;
+}

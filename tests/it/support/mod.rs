@@ -1,0 +1,17 @@
+//! What tests share: the control plane, namespaces, operators, definitions, and ways to wait and to look.
+
+pub mod audit;
+pub mod control_plane;
+pub mod definitions;
+pub mod faults;
+pub mod numaflow;
+pub mod operator;
+pub mod scene;
+pub mod state;
+pub mod team;
+pub mod wait;
+
+pub use definitions::{Version, Workload, version, workload};
+pub use scene::Scene;
+pub use team::Team;
+pub use wait::{Invariant, eventually, stays};
