@@ -93,7 +93,7 @@ pub enum Failure {
     /// The server says no.
     Refused(Box<Refusal>),
     /// No answer, or none that means anything: try again.
-    Transient(String),
+    Silent(Box<Refusal>),
 }
 
 /// The cluster, to be written to.
@@ -128,7 +128,7 @@ impl Cluster {
             Step::Pin(pin) => self.pin(subject, pin).await?,
             Step::Check(objects) => return self.check(subject, objects).await,
             Step::CreateChild { name, spec, state } => self.create_child(subject, name, spec, *state).await?,
-            Step::LabelChild { child, state } => self.label_child(namespace, child, *state).await?,
+            Step::LabelChild { child, state } => self.label_child(subject, child, *state).await?,
             Step::WriteChildStatus { child, status } => self.write_child_status(namespace, child, status).await?,
             Step::DeleteChild { child } => {
                 self.delete_child(namespace, child).await?;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    api::{LABEL_UPGRADE_STATE, NumaflowController, NumaflowControllerRollout, UpgradeState, child_number},
+    api::{NumaflowController, NumaflowControllerRollout, UpgradeState, child_number},
     controller::alone::Alone,
     definitions::{Definition, Instance, Lookup, cluster_scoped, render},
     live::ObjectId,
@@ -28,10 +28,15 @@ pub fn rollout(
     let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
     let name = rollout.metadata.name.as_deref().unwrap_or_default();
     let uid = rollout.metadata.uid.as_deref().unwrap_or_default();
+    let revisions = revisions(world, namespace, uid);
     let mut children = Vec::new();
     let mut foreign_children = BTreeSet::new();
     for (child, decoded) in world.controllers.in_namespace(namespace) {
-        let owned = decoded.good().filter(|c| owner_uid(c) == Some(uid));
+        let owned = decoded.good().filter(|c| match owner_uid(c) {
+            Some(owner) => owner == uid,
+            // Somebody took its owner away; the revision in its spec, which never changes, says whose it is.
+            None => c.spec.revision.as_ref().is_some_and(|r| revisions.iter().any(|known| known.name == *r)),
+        });
         match owned {
             Some(controller) => children.push(controller.clone()),
             None if child_number(name, &child).is_some() => {
@@ -40,7 +45,6 @@ pub fn rollout(
             None => {}
         }
     }
-    let revisions = revisions(world, namespace, uid);
     let rivals = rivals(world, namespace, name);
     let render = |definition: &Arc<Definition>, instance: &str| rendered(world, settings, definition, instance);
     let desired = resolve(&Question {
@@ -151,13 +155,17 @@ fn alone_target(
         },
         status: None,
     };
+    let instance = controller.spec.instance_id.as_deref().unwrap_or_default();
     resolve(&Question {
         rollout: &stand_in,
         field: "spec",
         lookup: lookup(world, settings, namespace, &controller.spec.version),
         revisions: &[],
         // A rollout comes first, whatever its age.
-        rivals: &rivals(world, namespace, name).into_iter().map(|r| Rival { promoted: true, ..r }).collect::<Vec<_>>(),
+        rivals: &rivals(world, namespace, name)
+            .into_iter()
+            .map(|r| Rival { promoted: Some(instance.to_owned()), ..r })
+            .collect::<Vec<_>>(),
         render: &|definition, instance| rendered(world, settings, definition, instance),
     })
 }
@@ -172,8 +180,8 @@ pub fn owner_uid(child: &NumaflowController) -> Option<&str> {
 /// Whether a NumaflowController is a child of some rollout (alive or not), rather than one that a user made.
 #[must_use]
 pub fn is_child(controller: &NumaflowController) -> bool {
-    controller.metadata.labels.as_ref().is_some_and(|l| l.contains_key(LABEL_UPGRADE_STATE))
-        || owner_uid(controller).is_some()
+    // Only children have a revision; labels and owners can be taken away.
+    controller.spec.revision.is_some() || owner_uid(controller).is_some()
 }
 
 fn lookup(world: &World, settings: &Settings, namespace: &str, version: &str) -> Lookup {
@@ -241,7 +249,7 @@ fn rivals(world: &World, namespace: &str, name: &str) -> Vec<Rival> {
             Some(Rival {
                 name: other,
                 instances,
-                promoted: promoted.is_some(),
+                promoted: promoted.map(|p| p.instance_id.clone()),
                 created: rival.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
             })
         })

@@ -24,7 +24,7 @@ use crate::{
     controller::alone,
     metrics::{Metrics, Outcome},
     observe,
-    plan::{Event, Learned, Plan, Step},
+    plan::{About, Event, Learned, Plan, Step},
     queue::Queue,
     rollout,
     settings::Settings,
@@ -45,6 +45,8 @@ const LONGEST_TURN: usize = 200;
 /// First and longest wait before a failed turn is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
+/// Turns without a usable answer before the user is told.
+const PATIENCE: u32 = 3;
 /// Longest wait after somebody else was faster.
 const LONGEST_CONFLICT: Duration = Duration::from_secs(2);
 
@@ -174,6 +176,10 @@ impl Operator {
         }
     }
 
+    fn failures_of(&self, task: &Task) -> u32 {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(task).map_or(0, |f| f.others)
+    }
+
     async fn turn(&self, task: &Task) -> Outcome {
         let mut learned = Learned::default();
         let mut refused: Vec<Step> = Vec::new();
@@ -199,16 +205,30 @@ impl Operator {
                     }
                     Err(Failure::Refused(refusal)) => {
                         tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
+                        if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. }) {
+                            // There is nowhere left to say so.
+                            return Outcome::Refused;
+                        }
                         learned.refusals.push(*refusal);
                         refused.push(step.clone());
                         break;
                     }
-                    Err(Failure::Transient(message)) => {
-                        tracing::warn!(?task, says = message, "no usable answer, trying again");
-                        return Outcome::Failed(message);
+                    Err(Failure::Silent(silence)) => {
+                        tracing::warn!(?task, says = silence.message, "no usable answer, trying again");
+                        // Once or twice is weather; after that the user is told, and deadlines go on counting.
+                        if silence.about == About::Own
+                            || self.failures_of(task) < PATIENCE
+                            || !learned.silences.is_empty()
+                        {
+                            return Outcome::Failed(silence.message);
+                        }
+                        learned.silences.push(*silence);
+                        refused.push(step.clone());
+                        break;
                     }
                 }
                 Self::log(task, step);
+                self.after(&subject, step);
                 // Each of these changes what was decided from.
                 if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. } | Step::SetFinalizers(_)) {
                     break;

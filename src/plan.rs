@@ -180,6 +180,8 @@ pub struct Learned {
     pub immutable: BTreeSet<ObjectId>,
     /// What the server refused.
     pub refusals: Vec<Refusal>,
+    /// What the server gave no usable answer to, again and again.
+    pub silences: Vec<Refusal>,
     /// Fingerprints of the objects applied in this turn.
     pub applied: Vec<crate::api::AppliedObject>,
     /// Objects that were removed in this turn; of kinds that are not watched nothing else tells.
@@ -214,7 +216,17 @@ impl Learned {
     /// The first refusal that concerns any of these objects (as they are wanted) or leftovers.
     #[must_use]
     pub fn refusal_of(&self, standing: &crate::controller::standing::Standing) -> Option<&Refusal> {
-        self.refusals.iter().find(|refusal| match &refusal.about {
+        Self::about(&self.refusals, standing)
+    }
+
+    /// The first missing answer that concerns any of these objects (as they are wanted) or leftovers.
+    #[must_use]
+    pub fn silence_of(&self, standing: &crate::controller::standing::Standing) -> Option<&Refusal> {
+        Self::about(&self.silences, standing)
+    }
+
+    fn about<'a>(list: &'a [Refusal], standing: &crate::controller::standing::Standing) -> Option<&'a Refusal> {
+        list.iter().find(|refusal| match &refusal.about {
             About::Object(id, hash) => standing.to_apply.iter().any(|(o, _)| o.id == *id && o.hash == *hash),
             About::Leftover(id) => standing.leftovers.iter().chain(&standing.orphans).any(|(known, ..)| known == id),
             About::Own => false,

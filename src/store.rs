@@ -120,7 +120,7 @@ impl<T> Store<T> {
 
     /// Takes a complete list of one watch in; `namespace` is what it lists, `None` for everything. What the list lacks
     /// because it was made since comes back with the watch.
-    pub fn replace(&self, watch: &str, namespace: Option<&str>, list: Vec<(Key, Seen, T)>) -> Vec<Change<T>> {
+    pub fn replace(&self, namespace: Option<&str>, list: Vec<(Key, Seen, T)>) -> Vec<Change<T>> {
         let mut changes = Vec::new();
         {
             let mut inner = self.lock();
@@ -134,8 +134,12 @@ impl<T> Store<T> {
             }
         }
         changes.extend(list.into_iter().filter_map(|(key, seen, value)| self.offer(key, seen, value)));
-        self.lock().pending.remove(watch);
         changes
+    }
+
+    /// Says that a watch has listed, and that what it brought has been passed on. Returns whether it is the first time.
+    pub fn listed(&self, watch: &str) -> bool {
+        self.lock().pending.remove(watch)
     }
 
     /// Whether every watch has listed.
@@ -220,11 +224,14 @@ mod tests {
         let store = Store::new(["x".into(), "y".into()]);
         store.offer(("x".into(), "a".into()), seen("1", 1), 1);
         store.offer(("y".into(), "b".into()), seen("2", 1), 2);
-        let changes = store.replace("x", Some("x"), vec![(("x".into(), "c".into()), seen("3", 2), 3)]);
+        let changes = store.replace(Some("x"), vec![(("x".into(), "c".into()), seen("3", 2), 3)]);
         assert_eq!(changes.len(), 2, "a is gone, c is new");
+        assert!(store.listed("x"));
+        assert!(!store.listed("x"));
         assert!(!store.synced());
         assert!(store.get("y", "b").is_some());
-        store.replace("y", Some("y"), vec![]);
+        store.replace(Some("y"), vec![]);
+        store.listed("y");
         assert!(store.synced());
         assert!(store.get("y", "b").is_none());
     }

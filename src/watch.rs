@@ -32,6 +32,7 @@ pub async fn follow<K, T>(
     store: Arc<Store<T>>,
     read: impl Fn(&K) -> T + Send,
     changed: impl Fn(&Change<T>) + Send,
+    first_listed: impl Fn(&Scope) + Send,
 ) where
     K: Resource + Clone + Debug + Send + 'static,
 {
@@ -56,8 +57,11 @@ pub async fn follow<K, T>(
                 }
                 if absent {
                     // A kind that nobody serves has no objects.
-                    for change in store.replace(&scope.name, scope.namespace.as_deref(), Vec::new()) {
+                    for change in store.replace(scope.namespace.as_deref(), Vec::new()) {
                         changed(&change);
+                    }
+                    if store.listed(&scope.name) {
+                        first_listed(&scope);
                     }
                 }
                 let wait = BACKOFF.0.saturating_mul(1 << failures.min(8)).min(BACKOFF.1);
@@ -78,8 +82,11 @@ pub async fn follow<K, T>(
                     trouble.clear();
                 }
                 let complete = std::mem::take(&mut list);
-                for change in store.replace(&scope.name, scope.namespace.as_deref(), complete) {
+                for change in store.replace(scope.namespace.as_deref(), complete) {
                     changed(&change);
+                }
+                if store.listed(&scope.name) {
+                    first_listed(&scope);
                 }
             }
             Event::Apply(object) => {

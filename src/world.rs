@@ -74,7 +74,8 @@ impl Pinned {
         let data = revision.data.as_ref().map_or(&serde_json::Value::Null, |d| &d.0);
         let owners = revision.metadata.owner_references.as_deref().unwrap_or_default();
         let content = match data["secret"].as_str() {
-            Some(secret) => PinnedContent::Secret(secret.to_owned()),
+            // Always of the same name: what the revision says may have been written by somebody else.
+            Some(_) => PinnedContent::Secret(revision.metadata.name.clone().unwrap_or_default()),
             None => match Definition::deserialize(&data["definition"]) {
                 Ok(definition) => PinnedContent::Here(Arc::new(definition)),
                 Err(error) => PinnedContent::Unreadable(error.to_string()),
@@ -319,6 +320,12 @@ impl World {
     pub fn pin(&self, namespace: &str, secret: &str) -> Option<Arc<Definition>> {
         let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
         pins.get(&(namespace.to_owned(), secret.to_owned())).cloned()
+    }
+
+    /// Forgets what was read from a Secret.
+    pub fn forget_pin(&self, namespace: &str, secret: &str) {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.remove(&(namespace.to_owned(), secret.to_owned()));
     }
 
     /// Keeps a definition that was read from a Secret: such Secrets are immutable.

@@ -27,16 +27,26 @@ pub(super) fn own<T>(what: &str, answer: Result<T, kube::Error>) -> Result<T, Fa
     answer.map_err(|error| failure(&error, About::Own, what))
 }
 
+fn silent(about: About, message: String) -> Failure {
+    Failure::Silent(Box::new(Refusal { about, reason: "NoAnswer".to_owned(), message }))
+}
+
 /// What an error means for the turn.
 pub(super) fn failure(error: &kube::Error, about: About, what: &str) -> Failure {
+    if let kube::Error::Discovery(unknown) = error {
+        let message = format!("{what}: the server does not serve this kind: {unknown}");
+        return Failure::Refused(Box::new(Refusal { about, reason: "KindNotServed".to_owned(), message }));
+    }
     let kube::Error::Api(status) = error else {
-        return Failure::Transient(format!("{what}: {}", with_sources(error)));
+        return silent(about, format!("{what}: {}", with_sources(error)));
     };
     let terminating =
         status.details.as_ref().is_some_and(|d| d.causes.iter().any(|c| c.reason == "NamespaceTerminating"));
     match status.code {
         _ if terminating => Failure::Terminating,
         409 => Failure::Conflict,
+        // Another object than the one that was seen.
+        422 if is_other_uid(status) => Failure::Conflict,
         // Of an object of our own that must be there: somebody deleted it, and the watch will say so.
         404 if about == About::Own => Failure::Conflict,
         // What is too large for the server's store is answered with 500, and will be the next time too.
@@ -47,7 +57,7 @@ pub(super) fn failure(error: &kube::Error, about: About, what: &str) -> Failure 
                 message: format!("{what}: {}", status.message),
             }))
         }
-        401 | 429 | 500..=599 => Failure::Transient(format!("{what}: {}", status.message)),
+        401 | 429 | 500..=599 => silent(about, format!("{what}: {}", status.message)),
         _ => {
             let reason = if status.reason.is_empty() { "Refused".to_owned() } else { status.reason.clone() };
             Failure::Refused(Box::new(Refusal { about, reason, message: format!("{what}: {}", status.message) }))
@@ -75,7 +85,10 @@ pub(super) fn is_immutable(status: &Status) -> bool {
         "may not be changed",
     ];
     let says = |text: &str| WORDS.iter().any(|words| text.contains(words));
-    if status.code != 422 || status.message.contains("denied request") || status.message.contains("denied the request")
+    if status.code != 422
+        || is_other_uid(status)
+        || status.message.contains("denied request")
+        || status.message.contains("denied the request")
     {
         return false;
     }
@@ -83,4 +96,15 @@ pub(super) fn is_immutable(status: &Status) -> bool {
         [] => says(&status.message),
         causes => causes.iter().all(|cause| says(&cause.message)),
     }
+}
+
+/// Whether the server says that the object is not the one whose uid was given.
+fn is_other_uid(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default();
+    status.code == 422 && causes.iter().any(|cause| cause.field == "metadata.uid")
+}
+
+/// Whether the server did not delete an object because it is not the one whose uid was given.
+pub(super) fn is_gone(status: &Status) -> bool {
+    status.is_not_found() || (status.code == 409 && status.message.contains("UID in precondition"))
 }

@@ -26,7 +26,7 @@ use crate::{
         NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState, label_value,
     },
     definitions::Definition,
-    plan::{Pin, Version},
+    plan::{About, Pin, Refusal, Version},
     store::Seen,
     world::Decoded,
 };
@@ -60,7 +60,7 @@ impl Cluster {
         status: &crate::api::NumaflowControllerRolloutStatus,
     ) -> Result<(), Failure> {
         let Subject::Rollout(rollout) = subject else {
-            return Err(Failure::Transient("only a rollout has this status".to_owned()));
+            return Err(mistake("only a rollout has this status"));
         };
         let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
         let answer = self.patch_status::<NumaflowControllerRollout>(subject.namespace(), subject.name(), &patch).await;
@@ -90,19 +90,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Gives a child its label, and whatever else somebody took from it: the labels and the owner that make it ours.
     pub(super) async fn label_child(
         &self,
-        namespace: &str,
+        subject: &Subject,
         child: &Version,
         state: UpgradeState,
     ) -> Result<(), Failure> {
-        let path = format!("/metadata/labels/{}", LABEL_UPGRADE_STATE.replace('/', "~1"));
-        let patch = json_patch(&json!([
-            expect(&child.resource_version),
-            {"op": "add", "path": path, "value": state.as_str()},
-        ]))?;
-        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
-        let answer = limited(api.patch(&child.name, &owned(), &patch)).await;
+        let patch = json!({"metadata": {
+            "resourceVersion": child.resource_version,
+            "labels": {LABEL_UPGRADE_STATE: state.as_str(), LABEL_PARENT: label_value(subject.name())},
+            "ownerReferences": [owner_reference(subject)],
+        }});
+        let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), subject.namespace());
+        let answer = limited(api.patch(&child.name, &owned(), &Patch::Merge(&patch))).await;
         self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
         Ok(())
     }
@@ -226,6 +227,7 @@ impl Cluster {
         if let Some(secret) = secret {
             let answer = limited(secrets.delete(&secret, &DeleteParams::default())).await;
             own(&format!("Secret/{secret}"), gone_is_good(answer))?;
+            self.world.forget_pin(namespace, &secret);
         }
         let answer = self.delete::<ControllerRevision>(namespace, name, uid).await;
         own(&format!("ControllerRevision/{name}"), answer)?;
@@ -250,6 +252,11 @@ impl Cluster {
     }
 }
 
+/// A mistake in this room.
+fn mistake(words: &str) -> Failure {
+    Failure::Silent(Box::new(Refusal { about: About::Own, reason: "Mistake".to_owned(), message: words.to_owned() }))
+}
+
 /// Makes the server compare the version that the change was decided from: a difference is answered with 409.
 fn expect(resource_version: &str) -> Value {
     json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
@@ -258,7 +265,7 @@ fn expect(resource_version: &str) -> Value {
 fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
     serde_json::from_value(operations.clone())
         .map(Patch::Json)
-        .map_err(|error| Failure::Transient(format!("a patch cannot be made: {error}")))
+        .map_err(|error| mistake(&format!("a patch cannot be made: {error}")))
 }
 
 fn status_patch(resource_version: &str, status: &impl Serialize) -> Result<Patch<()>, Failure> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Cluster, Failure, Lesson, Subject,
-    answer::{failure, is_immutable, limited},
+    answer::{failure, is_gone, is_immutable, limited},
 };
 use crate::{
     api::{AppliedObject, LABEL_TRACKING, MANAGER_OWN, MANAGER_PRODUCTION, fit},
@@ -90,21 +90,21 @@ impl Cluster {
         match limited(api.patch(&object.id.name, &parameters, &Patch::Apply(&body))).await {
             // A dry run that would create has no resourceVersion to give.
             Ok(answer) if known.is_none() && answer.metadata.resource_version.is_some() => {
-                let existing = limited(api.get_opt(&object.id.name))
-                    .await
-                    .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
-                match existing.map(|e| Live::read(&object.id.group, &object.id.kind, &e.metadata, &Value::Null)) {
-                    Some(live) if !may_take_over(&live, &subject.mark(), namespaced) => {
-                        Err(Failure::Refused(Box::new(Refusal {
-                            about: about(),
-                            reason: "ObjectExists".to_owned(),
-                            message: exists(&live),
-                        })))
-                    }
-                    _ => Ok(vec![passed]),
-                }
+                self.check_owner(subject, object, &api, namespaced).await?;
+                Ok(vec![passed])
             }
             Ok(_) => Ok(vec![passed]),
+            Err(kube::Error::Api(status)) if known.is_none() && is_immutable(&status) => {
+                self.check_owner(subject, object, &api, namespaced).await?;
+                Err(Failure::Refused(Box::new(Refusal {
+                    about: about(),
+                    reason: "Immutable".to_owned(),
+                    message: format!(
+                        "{}: a field that differs cannot be changed in place ({}); delete the object, and it is made anew",
+                        object.id, status.message
+                    ),
+                })))
+            }
             Err(kube::Error::Api(status)) if is_immutable(&status) => {
                 self.try_anew(subject, object, all).await?;
                 Ok(vec![passed, Lesson::Immutable(object.id.clone())])
@@ -116,6 +116,30 @@ impl Cluster {
                 Ok(vec![passed])
             }
             Err(error) => Err(failure(&error, about(), &object.id.to_string())),
+        }
+    }
+
+    /// Whether an object that exists, but was not seen by its watch, may be taken over.
+    async fn check_owner(
+        &self,
+        subject: &Subject,
+        object: &Arc<DesiredObject>,
+        api: &Api<DynamicObject>,
+        namespaced: bool,
+    ) -> Result<(), Failure> {
+        let about = || About::Object(object.id.clone(), object.hash.clone());
+        let existing = limited(api.get_opt(&object.id.name))
+            .await
+            .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
+        match existing.map(|e| Live::read(&object.id.group, &object.id.kind, &e.metadata, &Value::Null)) {
+            Some(live) if !may_take_over(&live, &subject.mark(), namespaced) => {
+                Err(Failure::Refused(Box::new(Refusal {
+                    about: about(),
+                    reason: "ObjectExists".to_owned(),
+                    message: exists(&live),
+                })))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -189,6 +213,17 @@ impl Cluster {
         if object.id.kind == "Service" {
             return Ok(());
         }
+        if object.id.kind == "PersistentVolumeClaim" {
+            return Err(Failure::Refused(Box::new(Refusal {
+                about: About::Object(object.id.clone(), object.hash.clone()),
+                reason: "HoldsData".to_owned(),
+                message: format!(
+                    "{}: a field that differs cannot be changed in place, and making the claim anew would lose its data; \
+                     give it another name in the definition, or delete it yourself",
+                    object.id
+                ),
+            })));
+        }
         let namespace = subject.namespace();
         let (api, namespaced) = self.api_of(namespace, &object.id, &object.version).await.map_err(refused)?;
         let mut body = Self::body(subject, object, None, namespaced);
@@ -257,7 +292,7 @@ impl Cluster {
                 }
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
+            Err(kube::Error::Api(status)) if is_gone(&status) => {
                 if let Some(store) = self.world.produced(&id.group, &id.kind) {
                     store.forget(&key, &Seen::for_good(uid));
                 }

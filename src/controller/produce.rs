@@ -38,6 +38,10 @@ pub fn steps(p: &Producing<'_>) -> Vec<Step> {
     if let Some(refusal) = p.learned.refusal_of(p.standing) {
         return record(p, &Outcome::Refused(refusal.message.clone()));
     }
+    if p.learned.silence_of(p.standing).is_some() {
+        // Whoever asks for these steps has a deadline, and says what is waited for.
+        return Vec::new();
+    }
     // An object that was never seen may belong to somebody: the server is asked first.
     let unknown: Vec<_> = p
         .standing

@@ -52,10 +52,6 @@ pub enum Removal {
 /// Decides how a removal goes on.
 #[must_use]
 pub fn next(leaving: &Leaving<'_>) -> Removal {
-    if let Some(words) = needed(leaving) {
-        // Forced, what depends on the controller keeps it: an owner made again takes it over.
-        return if leaving.forced { Removal::Done } else { Removal::Needed(words) };
-    }
     // An empty wish: everything of ours is left over.
     let nothing = Manifest { objects: Vec::new(), hash: String::new() };
     let standing = assess(&Production {
@@ -67,20 +63,28 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         elsewhere: leaving.elsewhere,
         pruned: &leaving.learned.pruned,
     });
-    if let Some(refusal) = leaving.learned.refusal_of(&standing) {
-        return Removal::Wait(format!("the server to let its objects be removed: {}", refusal.message));
-    }
     let steps: Vec<Step> = standing.leftovers.iter().chain(&standing.orphans).map(Step::prune).collect();
-    if !steps.is_empty() {
-        return Removal::Steps(steps);
-    }
     let dying: Vec<String> = leaving
         .live
         .values()
         .filter(|l| l.deleting && l.tracking.as_deref() == Some(leaving.mark))
         .map(|l| l.id.to_string())
         .collect();
-    if dying.is_empty() { Removal::Done } else { Removal::Wait(format!("{} to be gone", list(&dying, 5))) }
+    if steps.is_empty() && dying.is_empty() {
+        // Nothing of ours runs, so nothing can depend on it.
+        return Removal::Done;
+    }
+    if let Some(words) = needed(leaving) {
+        // Forced, what depends on the controller keeps it: an owner made again takes it over.
+        return if leaving.forced { Removal::Done } else { Removal::Needed(words) };
+    }
+    if let Some(refusal) = leaving.learned.refusal_of(&standing) {
+        return Removal::Wait(format!("the server to let its objects be removed: {}", refusal.message));
+    }
+    if !steps.is_empty() {
+        return Removal::Steps(steps);
+    }
+    Removal::Wait(format!("{} to be gone", list(&dying, 5)))
 }
 
 /// What needs the controller still, in words.

@@ -42,7 +42,8 @@ pub struct Standing {
     pub taken: Vec<(ObjectId, String)>,
     /// Objects of ours that this version does not want, with API version (where known) and uid.
     pub leftovers: Vec<(ObjectId, String, String)>,
-    /// ReplicaSets that an old Deployment left behind to keep its pods running until the new ones are available.
+    /// Workloads that this version does not want, and ReplicaSets that a Deployment left behind when it was made anew: their
+    /// pods run on until the new ones are available, so that a version that never comes up takes nothing away.
     pub orphans: Vec<(ObjectId, String, String)>,
     /// What the inventory of this version should say.
     pub inventory: Vec<AppliedObject>,
@@ -107,7 +108,7 @@ pub fn assess(production: &Production<'_>) -> Standing {
         match production.live.get(&object.id) {
             None => standing.to_apply.push((object.clone(), None)),
             Some(live) if live.deleting => standing.awaited.push(object.id.clone()),
-            Some(live) if live.tracking.as_ref().is_some_and(|t| t != production.mark) => {
+            Some(live) if is_taken(production, live) => {
                 standing.taken.push((object.id.clone(), live.tracking.clone().unwrap_or_default()));
             }
             Some(live) => {
@@ -131,6 +132,14 @@ pub fn assess(production: &Production<'_>) -> Standing {
     }
     leftovers(production, &mut standing);
     standing
+}
+
+/// Whether an object belongs to another owner: its mark says so, nobody allows it to be taken over, and it is not one that
+/// was applied here (whose mark somebody changed).
+fn is_taken(production: &Production<'_>, live: &Live) -> bool {
+    live.tracking.as_ref().is_some_and(|t| t != production.mark)
+        && !live.adoptable
+        && !production.inventory.iter().any(|e| is(e, &live.id) && e.uid == live.uid)
 }
 
 fn is(entry: &AppliedObject, id: &ObjectId) -> bool {
@@ -170,6 +179,10 @@ fn leftovers(production: &Production<'_>, standing: &mut Standing) {
             if !live.controlled {
                 standing.orphans.push(item);
             }
+        } else if live.fields.is_empty() {
+            // A copy that somebody made, label and all: nothing in it was applied by us.
+        } else if live.workload.is_some() {
+            standing.orphans.push(item);
         } else {
             standing.leftovers.push(item);
         }

@@ -8,9 +8,10 @@ use kube::ResourceExt;
 use super::{Operator, Task};
 use crate::{
     api::{GROUP, NumaflowController, NumaflowControllerRollout, mark_of_controller, mark_of_rollout},
+    cluster::Subject,
     live::Live,
     observe,
-    plan::Event,
+    plan::{Event, Step},
     store::Change,
     world::{Decoded, DefinitionsMap, NamespaceState, Pinned},
 };
@@ -28,6 +29,21 @@ impl Operator {
         if claims(&change.old) != claims(&change.new) {
             for (other, _) in self.world.rollouts.in_namespace(&namespace) {
                 if other != name {
+                    self.queue.add(Task::Rollout(namespace.clone(), other));
+                }
+            }
+            self.enqueue_controllers(&namespace);
+        }
+    }
+
+    /// What a step of ours means for others: its event tells nobody, as its answer is known already.
+    pub(super) fn after(&self, subject: &Subject, step: &Step) {
+        let (Subject::Rollout(before), Step::WriteStatus { status, .. }) = (subject, step) else { return };
+        let held = before.status.as_ref().and_then(|s| s.promoted.as_ref()).map(|p| &p.instance_id);
+        if held != status.promoted.as_ref().map(|p| &p.instance_id) {
+            let namespace = before.metadata.namespace.clone().unwrap_or_default();
+            for (other, _) in self.world.rollouts.in_namespace(&namespace) {
+                if before.metadata.name.as_ref() != Some(&other) {
                     self.queue.add(Task::Rollout(namespace.clone(), other));
                 }
             }

@@ -40,7 +40,7 @@ impl Operator {
         let parent = watcher::Config::default().labels(LABEL_PARENT);
         for scope in scopes {
             let this = self.clone();
-            Self::spawn(
+            self.spawn(
                 tasks,
                 scope,
                 "NumaflowControllerRollouts",
@@ -50,7 +50,7 @@ impl Operator {
                 move |c| this.rollout_changed(c),
             );
             let this = self.clone();
-            Self::spawn(
+            self.spawn(
                 tasks,
                 scope,
                 "NumaflowControllers",
@@ -60,7 +60,7 @@ impl Operator {
                 move |c| this.controller_changed(c),
             );
             let this = self.clone();
-            Self::spawn(
+            self.spawn(
                 tasks,
                 scope,
                 "ControllerRevisions",
@@ -77,7 +77,7 @@ impl Operator {
             for (kind, store) in &self.world.numaflow {
                 let Some(resource) = kinds::numaflow(kind) else { continue };
                 let this = self.clone();
-                Self::spawn(
+                self.spawn(
                     tasks,
                     scope,
                     kind,
@@ -104,7 +104,7 @@ impl Operator {
         for scope in definitions {
             let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_DEFINITIONS}"));
             let this = self.clone();
-            Self::spawn(
+            self.spawn(
                 tasks,
                 scope,
                 "definitions ConfigMaps",
@@ -122,7 +122,7 @@ impl Operator {
         }
         let cluster = (CLUSTER.to_owned(), None);
         let this = self.clone();
-        Self::spawn(
+        self.spawn(
             tasks,
             &cluster,
             "Namespaces",
@@ -139,7 +139,8 @@ impl Operator {
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one watch, each of its own type
-    pub(super) fn spawn<K, T>(
+    fn spawn<K, T>(
+        self: &Arc<Self>,
         tasks: &mut JoinSet<()>,
         scope: &(String, Option<String>),
         what: &str,
@@ -153,7 +154,13 @@ impl Operator {
     {
         let scope = Scope { name: scope.0.clone(), namespace: scope.1.clone(), what: what.to_owned() };
         let store = store.clone();
-        tasks.spawn(async move { follow(scope, events, store, read, changed).await });
+        let this = self.clone();
+        // What is decided without a list (that something is in use, say) is decided again with it.
+        let first_listed = move |scope: &Scope| match &scope.namespace {
+            Some(namespace) => this.enqueue_namespace(namespace),
+            None => this.enqueue_all(),
+        };
+        tasks.spawn(async move { follow(scope, events, store, read, changed, first_listed).await });
     }
 
     pub(super) fn watch_produced(
@@ -166,7 +173,7 @@ impl Operator {
         let (group, kind) = (resource.group.clone(), resource.kind.clone());
         let this = self.clone();
         let config = watcher::Config::default().labels(LABEL_TRACKING);
-        Self::spawn(
+        self.spawn(
             tasks,
             scope,
             &resource.kind,

@@ -9,9 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{
-        ANNOTATION_RETRY, Assessment, AttemptResult, FINALIZER, LastAttempt, NumaflowControllerRolloutStatus,
-        NumaflowControllerSpec, Promoted, Stage, Strategy, Upgrade, UpgradeState, child_name, child_number, fit,
-        mark_of_rollout,
+        ANNOTATION_RETRY, Assessment, AttemptResult, FINALIZER, LastAttempt, NumaflowController,
+        NumaflowControllerRolloutStatus, NumaflowControllerSpec, Promoted, Stage, Strategy, Upgrade, UpgradeState,
+        child_name, child_number, fit, mark_of_rollout,
     },
     controller::{
         produce::{Producing, steps},
@@ -28,6 +28,9 @@ use crate::{
     settings::Defaults,
     words::list,
 };
+
+/// When to look again at what no watch tells.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Decides the next steps.
 #[must_use]
@@ -112,7 +115,14 @@ impl<'a> Turn<'a> {
             return self
                 .save(None, Report::pending("Adopting", "the promoted child is known by its label; recording it"));
         }
-        let Some(upgrade) = self.stored.upgrade.clone() else { return self.at_rest() };
+        match self.stored.upgrade.clone() {
+            Some(upgrade) => self.go_on(upgrade),
+            None => self.at_rest(),
+        }
+    }
+
+    /// The running attempt goes on.
+    pub(super) fn go_on(mut self, upgrade: Upgrade) -> Plan {
         match Stage::parse(&upgrade.stage) {
             // Production has not been touched in these.
             Some(Stage::Resolve | Stage::Verify | Stage::Drain) => {
@@ -131,9 +141,16 @@ impl<'a> Turn<'a> {
     }
 
     /// Definitions that are kept in Secrets are not watched; each is read once.
-    fn read_pin(&self) -> Option<Step> {
+    pub(super) fn read_pin(&self) -> Option<Step> {
         let learned = &self.s.learned;
-        let unread = self.s.revisions.iter().filter(|r| r.definition.is_none()).filter_map(|r| r.secret.as_ref());
+        let in_use = |name: &str| {
+            self.stored.promoted.as_ref().is_some_and(|p| p.revision == name)
+                || self.stored.upgrade.as_ref().is_some_and(|u| u.revision == name)
+                || self.s.children.iter().any(|c| c.spec.revision.as_deref() == Some(name))
+        };
+        let version = &self.s.rollout.spec.controller.version;
+        let needed = |r: &&Revision| r.definition.is_none() && (in_use(&r.name) || r.version == *version);
+        let unread = self.s.revisions.iter().filter(needed).filter_map(|r| r.secret.as_ref());
         let secret = unread.into_iter().find(|secret| !learned.absent_pins.contains(*secret))?;
         learned.own_refusal().is_none().then(|| Step::ReadPin { secret: secret.clone() })
     }
@@ -208,12 +225,12 @@ impl<'a> Turn<'a> {
             HandOver::Wait(words) => return self.finish(Vec::new(), None, report.with_trouble("ChildMissing", &words)),
             HandOver::Done => {}
         }
-        let manifest = match self.s.manifest(&promoted.revision, &promoted.instance_id) {
+        if let Some(step) = self.repin(&promoted) {
+            return Plan::of(vec![step]);
+        }
+        let manifest = match self.production(&promoted) {
             Ok(manifest) => manifest,
             Err(words) => {
-                if let Some(step) = self.repin(&promoted) {
-                    return Plan::of(vec![step]);
-                }
                 let tidy = self.tidy(&[&promoted.name]);
                 return self.finish(tidy, None, report.with_trouble("RevisionUnusable", &words));
             }
@@ -227,11 +244,28 @@ impl<'a> Turn<'a> {
         self.finish(tidy, Some(&standing), report)
     }
 
+    /// What production should be: the pinned definition, or, where somebody deleted its revision, the same one from the
+    /// ConfigMap.
+    pub(super) fn production(&self, promoted: &Promoted) -> Result<std::sync::Arc<Manifest>, String> {
+        let pinned = self.s.manifest(&promoted.revision, &promoted.instance_id);
+        match &self.s.desired {
+            Ok(target) if pinned.is_err() && self.is_promoted(target) => Ok(target.manifest.clone()),
+            _ => pinned,
+        }
+    }
+
     /// Pins the promoted definition again where somebody deleted its revision and a ConfigMap still has it.
     fn repin(&self, promoted: &Promoted) -> Option<Step> {
         let target = self.s.desired.as_ref().ok().filter(|t| self.is_promoted(t))?;
         let readable = self.s.revision(&promoted.revision).is_some_and(|r| r.definition.is_some());
         (!readable && self.s.learned.own_refusal().is_none()).then(|| self.pin(target, promoted.revision.clone()))
+    }
+
+    /// Pins an attempted definition again where somebody deleted its revision and a ConfigMap still has it.
+    pub(super) fn repin_attempt(&self, upgrade: &Upgrade) -> Option<Step> {
+        let target = self.s.desired.as_ref().ok().filter(|t| t.manifest.hash == upgrade.definition_hash)?;
+        let readable = self.s.revision(&upgrade.revision).is_some_and(|r| r.definition.is_some());
+        (!readable && self.s.learned.own_refusal().is_none()).then(|| self.pin(target, upgrade.revision.clone()))
     }
 
     /// Removes children and revisions that nothing needs.
@@ -277,13 +311,15 @@ impl<'a> Turn<'a> {
         let key = self.key_of(target);
         let standing = self.standing(&target.manifest);
         let learned = &self.s.learned;
-        if let Some(refusal) = learned.own_refusal().or_else(|| learned.refusal_of(&standing)).cloned() {
+        let refused = learned.own_refusal().or_else(|| learned.refusal_of(&standing));
+        if let Some(refusal) = refused.or_else(|| learned.silence_of(&standing)).cloned() {
             self.fail(key, Stage::Resolve, AttemptResult::Blocked, &refusal.reason, &refusal.message);
             return self.keep(Report::blocked(&refusal.reason, &refusal.message));
         }
         if let Some((id, owner)) = standing.taken.first() {
             let words = taken(id, owner);
             self.fail(key, Stage::Resolve, AttemptResult::Blocked, "ObjectExists", &words);
+            self.again_after = Some(LOOK_AGAIN);
             return self.keep(Report::blocked("ObjectExists", &words));
         }
         let unchecked: Vec<_> = standing
@@ -357,7 +393,12 @@ impl<'a> Turn<'a> {
             .chain(self.stored.name_count)
             .max()
             .unwrap_or(-1);
-        child_name(self.s.name(), highest.saturating_add(1))
+        let taken = |name: &String| self.s.child(name).is_some() || self.s.foreign_children.contains(name);
+        // Past the last number (somebody wrote it into the status) the first free one does.
+        let above = highest.checked_add(1).map(|n| child_name(self.s.name(), n));
+        above
+            .or_else(|| (0..i32::MAX).map(|n| child_name(self.s.name(), n)).find(|name| !taken(name)))
+            .unwrap_or_default()
     }
 
     // ---- shared by the stages -----------------------------------------------------------------------------------
@@ -397,10 +438,20 @@ impl<'a> Turn<'a> {
     /// Gives production to one child: first every other one loses the label, then this one gets it; so there are never
     /// two.
     pub(super) fn hand_over(&self, to: &Promoted) -> HandOver {
-        let name = to.name.as_str();
-        if let Some(refusal) = self.s.learned.own_refusal() {
-            return HandOver::Wait(refusal.message.clone());
+        match (self.next_label(to), self.s.learned.own_refusal()) {
+            (HandOver::Steps(_), Some(refusal)) => HandOver::Wait(refusal.message.clone()),
+            (step, _) => step,
         }
+    }
+
+    /// Whether a child says that it belongs to this rollout.
+    fn owns(&self, child: &NumaflowController) -> bool {
+        let owners = child.metadata.owner_references.as_deref().unwrap_or_default();
+        owners.iter().any(|o| o.controller == Some(true) && Some(&o.uid) == self.s.rollout.metadata.uid.as_ref())
+    }
+
+    fn next_label(&self, to: &Promoted) -> HandOver {
+        let name = to.name.as_str();
         let lose: Vec<Step> = self
             .s
             .children
@@ -415,7 +466,19 @@ impl<'a> Turn<'a> {
             Some(child) if child.metadata.deletion_timestamp.is_some() => {
                 HandOver::Wait(format!("NumaflowController/{name} is being deleted; it is made anew once it is gone"))
             }
-            Some(child) if state_of(child) == Some(UpgradeState::Promoted) => HandOver::Done,
+            Some(child) if state_of(child) == Some(UpgradeState::Promoted) && self.owns(child) => HandOver::Done,
+            // It comes back: what it applied once may have been changed since by the one that leaves.
+            Some(child)
+                if state_of(child) != Some(UpgradeState::Promoted)
+                    && child.status.as_ref().is_some_and(|s| !s.inventory.is_empty()) =>
+            {
+                let mut status = child.status.clone().unwrap_or_default();
+                status.inventory.clear();
+                HandOver::Steps(vec![Step::WriteChildStatus {
+                    child: Version::of(&child.metadata),
+                    status: Box::new(status),
+                }])
+            }
             Some(child) => HandOver::Steps(vec![Step::LabelChild {
                 child: Version::of(&child.metadata),
                 state: UpgradeState::Promoted,
@@ -469,6 +532,15 @@ impl<'a> Turn<'a> {
             finished_at: Some(Time(self.now)),
         };
         if let Some(old) = &self.stored.last_attempt {
+            let judged = old.result == AttemptResult::Failed.as_str() && !old.definition_hash.is_empty();
+            if judged
+                && last.definition_hash.is_empty()
+                && (old.generation, &old.version, &old.instance_id, &old.retry)
+                    == (last.generation, &last.version, &last.instance_id, &last.retry)
+            {
+                // It was tried and judged; that its definition cannot be read just now does not make it untried.
+                return;
+            }
             let same_attempt = (old.generation, &old.version, &old.instance_id, &old.retry)
                 == (last.generation, &last.version, &last.instance_id, &last.retry)
                 && old.result == last.result

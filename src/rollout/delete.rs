@@ -5,13 +5,16 @@ use std::time::Duration;
 use crate::{
     api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase, mark_of_rollout},
     controller::removal::{Leaving, Removal, next},
-    plan::{Plan, Step},
+    plan::{Plan, Step, Version},
     rollout::decide::{Turn, without_ours},
 };
 
 /// Keeps the controller running while anything depends on it, then removes what is ours, then lets go.
 pub(super) fn decide(turn: Turn<'_>) -> Plan {
     let s = turn.s;
+    if let Some(step) = turn.read_pin() {
+        return Plan::of(vec![step]);
+    }
     let promoted = turn.stored.promoted.clone();
     let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
     let inventory = s.inventory();
@@ -29,14 +32,28 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
     match removal {
         Removal::Steps(steps) => Plan::of(steps),
         Removal::Done => {
+            // Deleted with its dependents orphaned, it would leave these for good.
+            let mut steps: Vec<Step> = s
+                .children
+                .iter()
+                .filter(|c| c.metadata.deletion_timestamp.is_none())
+                .map(|c| Step::DeleteChild { child: Version::of(&c.metadata) })
+                .collect();
+            steps.extend(s.revisions.iter().map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
+            if !steps.is_empty() && s.learned.own_refusal().is_none() {
+                return Plan::of(steps);
+            }
             let finalizers = s.rollout.metadata.finalizers.as_deref().unwrap_or_default();
             Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))])
         }
         Removal::Wait(words) => wait(turn, &words),
         Removal::Needed(words) => {
-            // Meanwhile production is kept as it should be.
+            // Meanwhile a running attempt is brought to its end, and then production is kept as it should be.
+            if let Some(upgrade) = turn.stored.upgrade.clone() {
+                return turn.go_on(upgrade);
+            }
             if let Some(promoted) = promoted
-                && let Ok(manifest) = s.manifest(&promoted.revision, &promoted.instance_id)
+                && let Ok(manifest) = turn.production(&promoted)
             {
                 let standing = turn.standing(&manifest);
                 let steps = turn.produce(&promoted.name, &manifest, &standing, false);

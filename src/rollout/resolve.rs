@@ -51,8 +51,8 @@ pub struct Rival {
     pub name: String,
     /// Instances that it holds or asks for.
     pub instances: Vec<String>,
-    /// Whether it has a promoted child.
-    pub promoted: bool,
+    /// Instance of its promoted child, if it has one.
+    pub promoted: Option<String>,
     /// When it was created, in seconds since 1970.
     pub created: i64,
 }
@@ -91,10 +91,14 @@ pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
         Lookup::Found(definition) => (definition.clone(), None),
         other => {
             let missing = describe(other, controller, question.field);
+            let status = rollout.status.as_ref();
+            let promoted = status.and_then(|s| s.promoted.as_ref()).map(|p| p.revision.as_str());
+            // What runs already comes before what was tried since under the same name.
             let pinned = question
                 .revisions
                 .iter()
-                .find(|r| r.version == controller.version && r.definition.is_some())
+                .filter(|r| r.version == controller.version)
+                .max_by_key(|r| (promoted == Some(r.name.as_str()), r.number))
                 .and_then(|r| r.definition.clone());
             // A statement that cannot be read, or two that differ, still are statements: only where nothing is said any
             // more does the pinned definition speak.
@@ -200,11 +204,11 @@ fn check_spec(rollout: &NumaflowControllerRollout, field: &str) -> Result<(), Un
 fn check_rivals(question: &Question<'_>, instance: &str) -> Result<(), Unresolved> {
     let rollout = question.rollout;
     let name = rollout.metadata.name.as_deref().unwrap_or_default();
-    let promoted = rollout.status.as_ref().is_some_and(|s| s.promoted.is_some());
+    let promoted = rollout.status.as_ref().and_then(|s| s.promoted.as_ref()).is_some_and(|p| p.instance_id == instance);
     let created = rollout.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
     let winner = question.rivals.iter().filter(|r| r.instances.iter().any(|i| i == instance)).find(|rival| {
         let order = promoted
-            .cmp(&rival.promoted)
+            .cmp(&(rival.promoted.as_deref() == Some(instance)))
             .then_with(|| rival.created.cmp(&created))
             .then_with(|| rival.name.as_str().cmp(name));
         order == Ordering::Less

@@ -3,7 +3,7 @@
 use crate::{
     api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
-    plan::{Event, Plan},
+    plan::{About, Event, Plan},
     rollout::{
         decide::{HandOver, Turn, taken},
         report::Report,
@@ -18,7 +18,8 @@ impl Turn<'_> {
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
         }
-        if let Some(refusal) = self.s.learned.refusals.first().cloned() {
+        // A refused label or child touches nothing in production: it is asked for again, until the deadline.
+        if let Some(refusal) = self.s.learned.refusals.iter().find(|r| r.about != About::Own).cloned() {
             if self.stored.promoted.is_some() {
                 return self.start_roll_back(&upgrade, &refusal.reason, &refusal.message);
             }
@@ -30,7 +31,13 @@ impl Turn<'_> {
             HandOver::Steps(steps) => return Plan::of(steps),
             HandOver::Wait(words) => words,
             HandOver::Done => match self.s.manifest(&entering.revision, &entering.instance_id) {
-                Err(words) => words,
+                Err(words) => match self.repin_attempt(&upgrade) {
+                    Some(step) => return Plan::of(vec![step]),
+                    None if self.stored.promoted.is_some() => {
+                        return self.start_roll_back(&upgrade, "RevisionUnusable", &words);
+                    }
+                    None => words,
+                },
                 Ok(manifest) => {
                     let standing = self.standing(&manifest);
                     if let Some((id, owner)) = standing.taken.first() {
@@ -54,7 +61,7 @@ impl Turn<'_> {
                         let report = Report::confirming(&upgrade.version, &standing.waiting_for());
                         return self.save(Some(&standing), report);
                     }
-                    standing.waiting_for()
+                    self.waiting(&standing)
                 }
             },
         };
@@ -70,7 +77,11 @@ impl Turn<'_> {
             return self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words);
         }
         self.look_again_at_deadline(&upgrade);
-        self.finish(Vec::new(), None, Report::cutting_over(&upgrade.version, &waiting))
+        let report = match self.s.learned.own_refusal() {
+            Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
+            None => Report::cutting_over(&upgrade.version, &waiting),
+        };
+        self.finish(Vec::new(), None, report)
     }
 
     /// The new version is judged: available before the deadline, then healthy for a whole window.
@@ -81,22 +92,27 @@ impl Turn<'_> {
         let entering = entering(&upgrade);
         match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
-            HandOver::Wait(words) => {
-                return self.finish(Vec::new(), None, Report::confirming(&upgrade.version, &words));
-            }
+            HandOver::Wait(words) => return self.judge(upgrade, None, &words),
             HandOver::Done => {}
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
             Ok(manifest) => manifest,
-            Err(words) => return self.judge(upgrade, None, &words),
+            Err(words) => {
+                return match self.repin_attempt(&upgrade) {
+                    Some(step) => Plan::of(vec![step]),
+                    None if self.stored.promoted.is_some() => {
+                        self.start_roll_back(&upgrade, "RevisionUnusable", &words)
+                    }
+                    None => self.judge(upgrade, None, &words),
+                };
+            }
         };
         let standing = self.standing(&manifest);
         let steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
         if !steps.is_empty() {
             return Plan::of(steps);
         }
-        let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
-        let waiting = format!("{}{refused}", standing.waiting_for());
+        let waiting = self.waiting(&standing);
         self.judge(upgrade, Some(&standing), &waiting)
     }
 
@@ -168,7 +184,7 @@ impl Turn<'_> {
         let waiting = match self.hand_over(&promoted) {
             HandOver::Steps(steps) => return Plan::of(steps),
             HandOver::Wait(words) => words,
-            HandOver::Done => match self.s.manifest(&promoted.revision, &promoted.instance_id) {
+            HandOver::Done => match self.production(&promoted) {
                 Err(words) => words,
                 Ok(manifest) => {
                     let standing = self.standing(&manifest);
@@ -179,12 +195,10 @@ impl Turn<'_> {
                     if standing.healthy() {
                         return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
-                    standing.waiting_for()
+                    self.waiting(&standing)
                 }
             },
         };
-        let refused = self.s.learned.refusals.first().map(|r| format!("; {}", r.message)).unwrap_or_default();
-        let waiting = format!("{waiting}{refused}");
         if late {
             return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
@@ -265,6 +279,14 @@ impl Turn<'_> {
             _ => Report::failed(reason, message),
         };
         self.finish(Vec::new(), None, report)
+    }
+
+    /// What is waited for, with what the server said to it.
+    fn waiting(&self, standing: &Standing) -> String {
+        let learned = &self.s.learned;
+        let said = learned.refusals.first().or_else(|| learned.silence_of(standing));
+        let said = said.map(|r| format!("; the server says: {}", r.message)).unwrap_or_default();
+        format!("{}{said}", standing.waiting_for())
     }
 
     fn look_again_at_deadline(&mut self, upgrade: &Upgrade) {

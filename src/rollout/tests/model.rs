@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::core::ObjectMeta;
 
 use crate::{
@@ -141,6 +141,14 @@ impl Model {
         self.now += SignedDuration::try_from(time).unwrap();
     }
 
+    fn owner(&self) -> OwnerReference {
+        OwnerReference {
+            uid: self.rollout.metadata.uid.clone().unwrap(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }
+    }
+
     fn uid(&mut self) -> String {
         self.next_uid += 1;
         format!("uid-{}", self.next_uid)
@@ -260,9 +268,15 @@ impl Model {
 
     /// Lets time pass until nothing changes any more.
     pub fn run(&mut self) {
-        for _ in 0..40 {
+        let mut idle = 0;
+        for _ in 0..60 {
             self.play_workloads();
             let (steps, again) = self.turn(usize::MAX);
+            idle = if steps == 0 { idle + 1 } else { 0 };
+            if idle > 3 {
+                // It only looks again at what no watch tells.
+                return;
+            }
             match again {
                 Some(wait) => self.pass(wait + Duration::from_secs(1)),
                 None if steps == 0 => return,
@@ -347,10 +361,13 @@ impl Model {
                 child.metadata.uid = Some(self.uid());
                 child.metadata.labels =
                     Some(BTreeMap::from([(LABEL_UPGRADE_STATE.to_owned(), state.as_str().to_owned())]));
+                child.metadata.owner_references = Some(vec![self.owner()]);
                 assert!(self.children.insert(name.clone(), child).is_none(), "{name} exists");
             }
             Step::LabelChild { child, state } => {
+                let owner = self.owner();
                 let child = self.children.get_mut(&child.name).unwrap();
+                child.metadata.owner_references = Some(vec![owner]);
                 let labels = child.metadata.labels.get_or_insert_default();
                 labels.insert(LABEL_UPGRADE_STATE.to_owned(), state.as_str().to_owned());
             }

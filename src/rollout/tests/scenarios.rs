@@ -275,6 +275,71 @@ fn a_refusal_after_the_first_write_rolls_back() {
 }
 
 #[test]
+fn a_bad_version_whose_deployment_has_another_name_takes_the_running_one_away_at_no_time() {
+    let mut model = deployed();
+    model.define("3.0-broken", &["another-controller"]);
+    model.set_version("3.0-broken");
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    assert!(model.uid_of("numaflow-controller").is_some(), "the old one runs until the new one is available");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("1.0")));
+    assert_eq!((model.uid_of("another-controller"), model.uid_of("numaflow-controller").is_some()), (None, true));
+    model.define("6.0", &["another-controller"]);
+    model.set_version("6.0");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("6.0")));
+    assert_eq!(model.uid_of("numaflow-controller"), None);
+}
+
+#[test]
+fn a_revision_deleted_in_the_middle_of_an_attempt_is_pinned_again_or_rolled_back() {
+    for defined in [true, false] {
+        let mut model = deployed();
+        model.set_version("2.0");
+        model.settle();
+        model.revisions.retain(|r| r.version != "2.0");
+        if !defined {
+            model.definitions.remove("2.0");
+        }
+        model.run();
+        let expected = if defined { ("Deployed", Some("2.0")) } else { ("Failed", Some("1.0")) };
+        assert_eq!((model.phase(), model.promoted()), expected);
+    }
+}
+
+#[test]
+fn a_rollout_that_runs_nothing_can_be_deleted_although_pipelines_of_its_instance_exist() {
+    let mut model = Model::new();
+    model.rivals.push(Rival {
+        name: "x".into(),
+        instances: vec![String::new()],
+        promoted: Some(String::new()),
+        created: 5,
+    });
+    model.run();
+    model.add_pipeline("p", "");
+    model.delete();
+    model.settle();
+    assert!(model.gone);
+}
+
+#[test]
+fn a_definition_that_cannot_be_read_for_a_while_does_not_make_a_judged_attempt_untried() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.run();
+    let definition = model.definitions.remove("3.0-broken").unwrap();
+    model.revisions.retain(|r| r.version != "3.0-broken");
+    model.settle();
+    assert!(model.message().contains("not defined"), "{}", model.message());
+    model.definitions.insert("3.0-broken".into(), definition);
+    model.settle();
+    assert!(model.rollout.status.as_ref().unwrap().upgrade.is_none(), "it was judged already");
+}
+
+#[test]
 fn another_version_in_the_middle_rolls_back_first_and_then_starts_afresh() {
     let mut model = deployed();
     model.define("4.0", &["numaflow-controller"]);
@@ -347,7 +412,12 @@ fn a13_children_deleted_in_the_middle_of_an_attempt_do_not_stop_it() {
 #[test]
 fn a15_the_younger_of_two_rollouts_of_one_instance_fails_and_says_whose_it_is() {
     let mut model = Model::new();
-    model.rivals.push(Rival { name: "x".into(), instances: vec![String::new()], promoted: true, created: 5 });
+    model.rivals.push(Rival {
+        name: "x".into(),
+        instances: vec![String::new()],
+        promoted: Some(String::new()),
+        created: 5,
+    });
     model.run();
     assert_eq!(model.phase(), "Failed");
     assert_eq!(model.result(), ("Failed", "Resolve", "InstanceConflict"));
