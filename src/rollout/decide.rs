@@ -115,14 +115,7 @@ impl<'a> Turn<'a> {
             return self
                 .save(None, Report::pending("Adopting", "the promoted child is known by its label; recording it"));
         }
-        match self.stored.upgrade.clone() {
-            Some(upgrade) => self.go_on(upgrade),
-            None => self.at_rest(),
-        }
-    }
-
-    /// The running attempt goes on.
-    pub(super) fn go_on(mut self, upgrade: Upgrade) -> Plan {
+        let Some(upgrade) = self.stored.upgrade.clone() else { return self.at_rest() };
         match Stage::parse(&upgrade.stage) {
             // Production has not been touched in these.
             Some(Stage::Resolve | Stage::Verify | Stage::Drain) => {
@@ -250,6 +243,17 @@ impl<'a> Turn<'a> {
         let pinned = self.s.manifest(&promoted.revision, &promoted.instance_id);
         match &self.s.desired {
             Ok(target) if pinned.is_err() && self.is_promoted(target) => Ok(target.manifest.clone()),
+            _ => pinned,
+        }
+    }
+
+    /// What an attempt wants in production, in the same way.
+    pub(super) fn attempted(&self, upgrade: &Upgrade) -> Result<std::sync::Arc<Manifest>, String> {
+        let pinned = self.s.manifest(&upgrade.revision, &upgrade.instance_id);
+        match &self.s.desired {
+            Ok(target) if pinned.is_err() && target.manifest.hash == upgrade.definition_hash => {
+                Ok(target.manifest.clone())
+            }
             _ => pinned,
         }
     }

@@ -1,10 +1,11 @@
 //! A rollout that is being deleted. Pure.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase, mark_of_rollout},
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase, Promoted, mark_of_rollout},
     controller::removal::{Leaving, Removal, next},
+    manifest::Manifest,
     plan::{Plan, Step, Version},
     rollout::decide::{Turn, without_ours},
 };
@@ -48,15 +49,11 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
         }
         Removal::Wait(words) => wait(turn, &words),
         Removal::Needed(words) => {
-            // Meanwhile a running attempt is brought to its end, and then production is kept as it should be.
-            if let Some(upgrade) = turn.stored.upgrade.clone() {
-                return turn.go_on(upgrade);
-            }
-            if let Some(promoted) = promoted
-                && let Ok(manifest) = turn.production(&promoted)
-            {
+            // Meanwhile the controller is kept as it should be. No child and no revision is made for that: they may have
+            // been taken already, with everything that the rollout owns (a foreground deletion does so at once).
+            if let Some((child, manifest)) = keeps(&turn, promoted.as_ref()) {
                 let standing = turn.standing(&manifest);
-                let steps = turn.produce(&promoted.name, &manifest, &standing, false);
+                let steps = turn.produce(&child, &manifest, &standing, standing.healthy());
                 if !steps.is_empty() {
                     return Plan::of(steps);
                 }
@@ -64,6 +61,22 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
             wait(turn, &words)
         }
     }
+}
+
+/// What stays in production until nothing needs it: a running attempt that is healthy or within its deadline, else the
+/// last confirmed version.
+fn keeps(turn: &Turn<'_>, promoted: Option<&Promoted>) -> Option<(String, Arc<Manifest>)> {
+    let attempt =
+        turn.stored.upgrade.as_ref().filter(|u| matches!(u.stage.as_str(), "CutOver" | "Confirm")).and_then(|u| {
+            let manifest = turn.attempted(u).ok()?;
+            let good =
+                promoted.is_none() || turn.in_stage(u) < turn.manner.deadline || turn.standing(&manifest).healthy();
+            good.then(|| (u.to.clone(), manifest))
+        });
+    attempt.or_else(|| {
+        let promoted = promoted?;
+        Some((promoted.name.clone(), turn.production(promoted).ok()?))
+    })
 }
 
 fn wait(mut turn: Turn<'_>, words: &str) -> Plan {

@@ -192,7 +192,10 @@ impl Turn<'_> {
                     if !steps.is_empty() {
                         return Plan::of(steps);
                     }
-                    if standing.healthy() {
+                    // With another version waiting, the old one need not prove itself first: it may be what is broken.
+                    let another =
+                        self.superseded(upgrade) && !self.s.desired.as_ref().is_ok_and(|t| self.is_promoted(t));
+                    if standing.healthy() || (another && standing.applied()) {
                         return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
                     self.waiting(&standing)

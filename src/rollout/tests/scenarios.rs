@@ -529,6 +529,39 @@ fn a_deleted_rollout_waits_for_its_pipelines_and_keeps_their_controller() {
 }
 
 #[test]
+fn a_foreground_deletion_that_takes_children_and_revisions_leaves_the_controller_to_its_pipelines() {
+    for version in ["1.0", "2.0"] {
+        let mut model = deployed();
+        model.add_pipeline("p", "");
+        model.set_version(version);
+        model.settle();
+        model.delete();
+        model.children.clear();
+        model.revisions.clear();
+        model.live.retain(|id, _| id.kind != "Deployment");
+        model.settle();
+        assert!(!model.gone);
+        assert!(model.uid_of("numaflow-controller").is_some(), "put back, from the ConfigMap");
+        assert!(model.children.is_empty() && model.revisions.is_empty(), "they would be taken again and again");
+        model.dependants.objects.clear();
+        model.settle();
+        assert!(model.gone && model.live.is_empty());
+    }
+}
+
+#[test]
+fn a_good_spec_is_not_kept_waiting_by_a_last_version_that_cannot_start_any_more() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.settle();
+    // Nothing becomes available from here on but what comes next.
+    model.set_version("2.0");
+    model.settle();
+    let upgrade = model.rollout.status.as_ref().unwrap().upgrade.as_ref().unwrap();
+    assert_eq!((upgrade.version.as_str(), upgrade.stage.as_str()), ("2.0", "Confirm"));
+}
+
+#[test]
 fn force_ends_the_waiting_of_a_deletion_and_leaves_the_controller_running() {
     let mut model = deployed();
     let before = model.production();
