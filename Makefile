@@ -36,7 +36,7 @@ test: check-cargo ## everything that has to hold before a change is handed in: t
 	@$(call timed,tests,$(MAKE) test-rust)
 
 test-rust:
-	@cargo test
+	@cargo test -- --test-threads 8
 
 test-tools:
 	@cd tools/controlplane && GOTOOLCHAIN=local GOWORK=off go test ./...

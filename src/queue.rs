@@ -165,7 +165,7 @@ mod tests {
         queue.done(&"a");
         assert_eq!(queue.next().await, Some("a"));
         queue.done(&"a");
-        assert!(tokio::time::timeout(Duration::from_secs(60), queue.next()).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_mins(1), queue.next()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,7 +34,8 @@ async fn c10_what_is_deployed_is_left_alone() {
     settle(&scene).await;
     let (mark, before, turns) = (audit::mark(), statuses().await, operator.metrics.turns());
     let time = Duration::from_secs(90);
-    stays("no write", time, async || match audit::writes(mark, &team.namespace) {
+    let mut seen = mark;
+    stays("no write", time, async || match audit::new_writes(&mut seen, &team.namespace) {
         writes if writes.is_empty() => Ok(()),
         writes => Err(writes.join("; ")),
     })
@@ -81,8 +82,8 @@ async fn c10_what_has_failed_for_good_is_left_alone() {
         team.failed(name, &[words]).await;
     }
     settle(&scene).await;
-    let (mark, turns) = (audit::mark(), operator.metrics.turns());
-    stays("no write", Duration::from_secs(60), async || match audit::writes(mark, &team.namespace) {
+    let (mut seen, turns) = (audit::mark(), operator.metrics.turns());
+    stays("no write", Duration::from_mins(1), async || match audit::new_writes(&mut seen, &team.namespace) {
         writes if writes.is_empty() => Ok(()),
         writes => Err(writes.join("; ")),
     })
@@ -95,9 +96,8 @@ async fn settle(scene: &Scene) {
     let mut mark = audit::mark();
     let mut since = std::time::Instant::now();
     eventually("nothing is written any more", async || {
-        let writes = audit::writes(mark, &scene.team.namespace);
+        let writes = audit::new_writes(&mut mark, &scene.team.namespace);
         if !writes.is_empty() {
-            mark = audit::mark();
             since = std::time::Instant::now();
         }
         if since.elapsed() > Duration::from_secs(5) { Ok(()) } else { Err(writes.join("; ")) }

@@ -120,18 +120,13 @@ async fn a_child_name_that_somebody_took_is_waited_out_or_passed_by_and_never_ad
     let scene = Scene::new("taken").await;
     let team = &scene.team;
     scene.define(&[version("1.3.3"), version("1.4.0")]).await;
-    let foreign = |n: u32| {
-        json!({
-            "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "NumaflowController",
-            "metadata": {
-                "name": format!("numaflow-{n}"),
-                // Looks like a child, so that nobody renders it.
-                "labels": {"numaplane.numaproj.io/upgrade-state": "recyclable"},
-            },
-            "spec": {"version": "1.3.3"},
-        })
-    };
-    let theirs: NumaflowController = team.create(foreign(4)).await;
+    let foreign = json!({
+        "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "NumaflowController",
+        "metadata": {"name": "numaflow-4"},
+        // Only children have a revision, so nobody renders it.
+        "spec": {"version": "1.3.3", "revision": "of-somebody-else"},
+    });
+    let theirs: NumaflowController = team.create(foreign).await;
     let _operator = scene.operator().await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;

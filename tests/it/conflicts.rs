@@ -34,7 +34,7 @@ async fn b07_conflicts_and_busy_servers_are_no_failures() {
     }
     let (start, turns) = (Instant::now(), operator.metrics.turns());
     team.set_version("numaflow", "1.4.0").await;
-    within(Duration::from_secs(120), "deployed in spite of it all", async || {
+    within(Duration::from_mins(2), "deployed in spite of it all", async || {
         let rollout = team.rollout("numaflow").await;
         let status = rollout.status.clone().unwrap_or_default();
         let done = status.phase.as_str() == "Deployed" && status.promoted.is_some_and(|p| p.version == "1.4.0");
@@ -105,7 +105,7 @@ async fn c14_a_namespace_that_goes_in_the_middle_of_an_upgrade_is_let_go_at_once
     namespaces.delete(&team.namespace, &DeleteParams::default()).await.unwrap();
     let (mark, start) = (audit::mark(), Instant::now());
     other.deployed("numaflow", "1.5.0").await;
-    within(Duration::from_secs(60), "the namespace is gone", async || {
+    within(Duration::from_mins(1), "the namespace is gone", async || {
         match namespaces.get_opt(&team.namespace).await.map_err(|error| error.to_string())? {
             None => Ok(()),
             Some(left) => Err(format!("{:?}", left.status.and_then(|s| s.conditions))),

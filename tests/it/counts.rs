@@ -67,7 +67,8 @@ async fn a_rollout_costs_a_dozen_writes_and_a_restart_none() {
     operator.stop().await;
     let _operator = scene.operator_with(busy).await;
     stays("a restart writes nothing", Duration::from_secs(5), async || {
-        let writes: Vec<_> = teams.iter().flat_map(|t| audit::writes(mark, &t.namespace)).collect();
+        let requests = teams.iter().flat_map(|t| audit::since(mark, &t.namespace));
+        let writes: Vec<_> = requests.filter(audit::Request::write).map(|r| r.describe()).collect();
         if writes.is_empty() { Ok(()) } else { Err(writes.join("; ")) }
     })
     .await;

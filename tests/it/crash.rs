@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{
     recovery::one_promoted,
-    support::{Invariant, Scene, Version, audit, eventually, faults::Faults, operator::Running, state, version, workload},
+    support::{
+        Invariant, Scene, Version, audit, eventually, faults::Faults, operator::Running, state, version, workload,
+    },
 };
 
 /// Stories that are told at the same time.

@@ -31,11 +31,13 @@ async fn a05a_an_edited_definition_is_rolled_out_once() {
     let before = team.deployed("numaflow", "1.3.3").await;
 
     // Words are no change.
-    let mark = audit::mark();
+    let mut mark = audit::mark();
     scene.define(&[version("1.3.3").padding(500)]).await;
-    stays("a comment changes nothing", Duration::from_secs(3), async || match audit::writes(mark, &team.namespace) {
-        writes if writes.is_empty() => Ok(()),
-        writes => Err(writes.join("; ")),
+    stays("a comment changes nothing", Duration::from_secs(3), async || {
+        match audit::new_writes(&mut mark, &team.namespace) {
+            writes if writes.is_empty() => Ok(()),
+            writes => Err(writes.join("; ")),
+        }
     })
     .await;
 

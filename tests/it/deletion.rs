@@ -298,7 +298,7 @@ async fn c22_the_kinds_of_numaflow_may_come_later_and_go_again() {
     for round in 0..2 {
         let mark = audit::mark();
         numaflow::install(&team.client).await;
-        within(Duration::from_secs(60), "pipelines are watched", async || {
+        within(Duration::from_mins(1), "pipelines are watched", async || {
             let listed = |r: &audit::Request| r.resource() == "pipelines" && r.verb == "list" && r.code() == 200;
             let seen = audit::since(mark, &team.namespace);
             if seen.iter().any(listed) { Ok(()) } else { Err(format!("{} requests", seen.len())) }

@@ -8,7 +8,7 @@ use crate::support::{
     team::condition,
 };
 
-/// (version, manifest) for each `controller-<version>.yaml` in the folder NUMAFLOW_MANIFESTS, oldest first.
+/// (version, manifest) for each `controller-<version>.yaml` in the folder `NUMAFLOW_MANIFESTS`, oldest first.
 fn manifests() -> Option<Vec<(String, String)>> {
     let Some(folder) = std::env::var_os("NUMAFLOW_MANIFESTS").map(PathBuf::from) else {
         println!("skipped: NUMAFLOW_MANIFESTS names no folder with controller-<version>.yaml");

@@ -65,16 +65,21 @@ async fn a03_objects_that_the_new_version_drops_are_removed_and_no_others() {
     assert_eq!(uids().await, before);
     assert_eq!(team.deployment("server-of-somebody").await.metadata.uid, foreign);
 
-    // What an older release left behind carries our mark and is in no version.
+    // What an older release left behind was applied by us, carries our mark and is in no version. A copy that somebody made
+    // carries the mark too, and is theirs.
     operator.stop().await;
-    let copy = team.deployment("server-of-somebody").await.spec;
-    team.create::<Deployment>(json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "spec": copy,
-        "metadata": {"name": "server", "labels": {"numaplane.numaproj.io/tracking-id": "numaflow"}},
-    }))
-    .await;
+    let spec = team.deployment("server-of-somebody").await.spec.unwrap();
+    for (name, manager) in [("server", "numaplane"), ("copy", "kubectl")] {
+        let body = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "labels": {"numaplane.numaproj.io/tracking-id": "numaflow"}},
+            "spec": {"selector": spec.selector, "template": spec.template},
+        });
+        team.api::<Deployment>().patch(name, &PatchParams::apply(manager), &Patch::Apply(&body)).await.unwrap();
+    }
     let _operator = scene.operator().await;
     team.gone::<Deployment>("server").await;
+    assert!(team.find::<Deployment>("copy").await.is_some());
     assert_eq!(uids().await, before);
     assert_eq!(team.deployment("server-of-somebody").await.metadata.uid, foreign);
 }

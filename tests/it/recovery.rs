@@ -28,7 +28,11 @@ async fn a01_the_old_version_comes_back_after_any_failure() {
             controller("2.0.1", |w| w.image("registry.invalid/numaflow:v2")),
             "Deployment/numaflow-controller: 0 of 1",
         ),
-        ("2.0.2", controller("2.0.2", |w| w.unschedulable()), "Deployment/numaflow-controller: 0 of 1"),
+        (
+            "2.0.2",
+            controller("2.0.2", super::support::definitions::Workload::unschedulable),
+            "Deployment/numaflow-controller: 0 of 1",
+        ),
         ("2.0.3", rejected("2.0.3"), "refused by the server"),
     ];
     let all = [version("1.3.3")].into_iter().chain(failing.iter().map(|(_, version, _)| version.clone()));
@@ -58,7 +62,7 @@ async fn a01_setting_the_old_version_does_not_wait_for_the_bad_one_to_fail() {
     let team = &scene.team;
     let stuck = version("2.0.0").controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), stuck]).await;
-    let _operator = scene.operator_with(|s| s.defaults.deadline = std::time::Duration::from_secs(600)).await;
+    let _operator = scene.operator_with(|s| s.defaults.deadline = std::time::Duration::from_mins(10)).await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;
     team.set_version("numaflow", "2.0.0").await;

@@ -247,7 +247,7 @@ impl Model {
                     return (done, None);
                 }
                 if let Err(refusal) = self.carry_out(step, &mut learned) {
-                    learned.refusals.push(refusal);
+                    learned.refusals.push(*refusal);
                     refused.push(step.clone());
                     break;
                 }
@@ -321,7 +321,7 @@ impl Model {
         self.refused.contains(&object.id.name) || self.refused.iter().any(|v| object.body().to_string().contains(v))
     }
 
-    fn carry_out(&mut self, step: &Step, learned: &mut Learned) -> Result<(), Refusal> {
+    fn carry_out(&mut self, step: &Step, learned: &mut Learned) -> Result<(), Box<Refusal>> {
         self.log.push(format!("{step:?}").chars().take(160).collect());
         match step {
             Step::SetFinalizers(all) => {
@@ -397,7 +397,7 @@ impl Model {
         object: &Arc<DesiredObject>,
         uid: Option<&String>,
         learned: &mut Learned,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Box<Refusal>> {
         if self.is_refused(object) {
             return Err(refusal(object));
         }
@@ -513,10 +513,10 @@ impl Model {
     }
 }
 
-fn refusal(object: &DesiredObject) -> Refusal {
-    Refusal {
+fn refusal(object: &DesiredObject) -> Box<Refusal> {
+    Box::new(Refusal {
         about: About::Object(object.id.clone(), object.hash.clone()),
         reason: "Forbidden".into(),
         message: format!("{}: exceeded quota", object.id),
-    }
+    })
 }

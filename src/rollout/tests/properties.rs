@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(model.children.len(), 1);
         prop_assert_eq!(model.live.len(), 2, "{:?}", model.production());
         let steps = model.log.len();
-        model.pass(Duration::from_secs(3600));
+        model.pass(Duration::from_hours(1));
         model.settle();
         prop_assert_eq!(model.log.len(), steps, "at rest nothing is written");
     }

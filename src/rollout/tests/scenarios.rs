@@ -98,7 +98,7 @@ fn a_judged_attempt_is_not_repeated_until_something_about_it_changes() {
     model.run();
     let steps = model.log.len();
     for _ in 0..20 {
-        model.pass(Duration::from_secs(600));
+        model.pass(Duration::from_mins(10));
         model.settle();
     }
     assert_eq!(model.log.len(), steps, "a failed attempt is left alone");

@@ -92,22 +92,27 @@ pub fn mark() -> Mark {
 
 /// The operators' requests about objects in this namespace, after the mark.
 pub fn since(mark: Mark, namespace: &str) -> Vec<Request> {
+    read(&mut mark.clone(), namespace)
+}
+
+/// The requests after the mark that changed something or were to, in words. Moves the mark behind them.
+pub fn new_writes(mark: &mut Mark, namespace: &str) -> Vec<String> {
+    read(mark, namespace).iter().filter(|r| r.write()).map(Request::describe).collect()
+}
+
+fn read(mark: &mut Mark, namespace: &str) -> Vec<Request> {
     let mut text = String::new();
     let mut file = File::open(control_plane().audit_log()).expect("the audit log can be opened");
     file.seek(SeekFrom::Start(mark.0)).expect("the audit log can be read from there");
     file.read_to_string(&mut text).expect("the audit log is text");
     // The last line may still be being written.
-    let complete = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    let complete = text.rfind('\n').map_or(0, |end| end + 1);
+    mark.0 += complete as u64;
     let quoted = format!("{namespace:?}");
-    complete
+    text[..complete]
         .lines()
         .filter(|line| line.contains(&quoted))
         .map(|line| serde_json::from_str::<Request>(line).unwrap_or_else(|error| panic!("{error} in {line}")))
         .filter(|request| request.stage == "ResponseComplete" && request.object_ref.namespace == namespace)
         .collect()
-}
-
-/// The requests that changed something or were to, in words.
-pub fn writes(mark: Mark, namespace: &str) -> Vec<String> {
-    since(mark, namespace).iter().filter(|r| r.write()).map(Request::describe).collect()
 }

@@ -36,7 +36,7 @@ pub fn control_plane() -> &'static ControlPlane {
 }
 
 /// Whether everything is to be left running for a look at it.
-pub fn keep() -> bool {
+fn keep() -> bool {
     std::env::var_os("KEEP").is_some_and(|value| !value.is_empty())
 }
 

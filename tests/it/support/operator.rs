@@ -31,11 +31,11 @@ pub fn settings(operator_namespace: &str, namespaces: impl IntoIterator<Item = S
         permitted: PermittedKinds::default(),
         defaults: Defaults {
             strategy: Strategy::Progressive,
-            deadline: Duration::from_secs(60),
+            deadline: Duration::from_mins(1),
             window: Duration::ZERO,
             interval: Duration::from_millis(200),
         },
-        resync: Duration::from_secs(600),
+        resync: Duration::from_mins(10),
         workers: 4,
     }
 }

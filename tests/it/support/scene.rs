@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
     core::NamespaceResourceScope,
 };
 use numaplane::{
@@ -25,14 +25,15 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{
-    control_plane::{control_plane, keep},
+    control_plane::control_plane,
     definitions::{Version, config_map_value},
     faults::Faults,
     operator::{Running, settings},
     team::Team,
 };
 
-/// Namespaces of one test. Removed at its end; when it fails, what is in them is printed first.
+/// Namespaces of one test; when it fails, what is in them is printed. They go with the control plane: removing hundreds of
+/// them one by one would cost more than the tests themselves.
 pub struct Scene {
     /// The team of most tests.
     pub team: Team,
@@ -137,47 +138,26 @@ fn random() -> String {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let failed = std::thread::panicking();
         println!("{} took {:.1} s", self.name, self.began.elapsed().as_secs_f32());
-        if keep() && !failed {
+        if !std::thread::panicking() {
             return;
         }
         let mut namespaces: Vec<String> = self.teams().into_iter().map(|t| t.namespace).collect();
         namespaces.push(self.system.namespace.clone());
-        // The runtime of the test may be on its way out; on a thread, because a thread may hold one runtime at a time.
-        let work = std::thread::spawn(move || {
+        // The runtime of the test is on its way out; on a thread, because a thread may hold one runtime at a time.
+        let shown = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime can be made").block_on(async {
                 let client = control_plane().administrator().await;
                 for namespace in &namespaces {
-                    if failed {
-                        dump(&client, namespace).await;
-                    }
-                    if !keep() {
-                        remove(&client, namespace).await;
-                    }
+                    dump(&client, namespace).await;
                 }
             });
         });
-        if work.join().is_err() {
-            eprintln!("{}: what was left could not be shown or removed", self.name);
+        if shown.join().is_err() {
+            eprintln!("{}: what there is could not be shown", self.name);
         }
     }
-}
-
-/// Everything goes with the namespace once no finalizer waits for an operator that is gone.
-async fn remove(client: &Client, namespace: &str) {
-    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    for rollout in list::<NumaflowControllerRollout>(client, namespace).await {
-        let api: Api<NumaflowControllerRollout> = Api::namespaced(client.clone(), namespace);
-        let _ = api.patch(&rollout.name_any(), &PatchParams::default(), &release).await;
-    }
-    for controller in list::<NumaflowController>(client, namespace).await {
-        let api: Api<NumaflowController> = Api::namespaced(client.clone(), namespace);
-        let _ = api.patch(&controller.name_any(), &PatchParams::default(), &release).await;
-    }
-    let api: Api<Namespace> = Api::all(client.clone());
-    let _ = api.delete(namespace, &DeleteParams::default()).await;
 }
 
 async fn list<K>(client: &Client, namespace: &str) -> Vec<K>

@@ -18,8 +18,8 @@ use tokio::task::JoinHandle;
 /// Longest wait for what should take a second or two: much longer, because many tests share few cores.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Time between two looks.
-const TICK: Duration = Duration::from_millis(100);
+/// Time between two looks: dozens of tests look at the same API server.
+const TICK: Duration = Duration::from_millis(250);
 
 /// Looks until there is an answer. An error says what was seen instead; the last one is told when time is up.
 pub async fn eventually<T>(what: &str, look: impl AsyncFnMut() -> Result<T, String>) -> T {
