@@ -83,10 +83,10 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
             admin = %address,
             "starting"
         );
-        Operator::run(client, settings, metrics, shutdown).await;
+        let result = Operator::run(client, settings, metrics, shutdown).await;
         tracing::info!("ended");
         served.abort();
-        Ok(())
+        result
     })
 }
 

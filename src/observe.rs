@@ -161,8 +161,8 @@ fn alone_target(
         field: "spec",
         lookup: lookup(world, settings, namespace, &controller.spec.version),
         revisions: &[],
-        // A rollout comes first, whatever its age.
-        rivals: &rivals(world, namespace, name)
+        // A rollout comes first, whatever its age and also if it has the same name.
+        rivals: &rivals(world, namespace, "")
             .into_iter()
             .map(|r| Rival { promoted: Some(instance.to_owned()), ..r })
             .collect::<Vec<_>>(),

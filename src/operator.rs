@@ -8,10 +8,12 @@ mod watches;
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -75,7 +77,16 @@ pub struct Operator {
 
 impl Operator {
     /// Serves until `shutdown`, then finishes what is in flight.
-    pub async fn run(client: Client, settings: Settings, metrics: Arc<Metrics>, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    /// A watch ended, which none does by itself: what it fed would be stale for ever, so the process has to be started
+    /// again.
+    pub async fn run(
+        client: Client,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        shutdown: CancellationToken,
+    ) -> Result<(), String> {
         let scopes = scopes(&settings);
         let definitions = definition_scopes(&settings);
         let names = |scopes: &[(String, Option<String>)]| scopes.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>();
@@ -101,18 +112,23 @@ impl Operator {
             }
         });
         let mut workers = JoinSet::new();
+        let mut broken = None;
         if operator.synced(&shutdown).await {
             operator.metrics.set_ready(true);
             tracing::info!("all caches are synced, at work");
             for _ in 0..operator.settings.workers.max(1) {
                 workers.spawn(operator.clone().work());
             }
-            shutdown.cancelled().await;
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                ended = watches.join_next() => broken = Some(format!("a watch ended: {ended:?}")),
+            }
         }
         operator.metrics.set_ready(false);
         operator.queue.close();
         while workers.join_next().await.is_some() {}
         watches.shutdown().await;
+        broken.map_or(Ok(()), Err)
     }
 
     /// Waits until every store has listed; `false` if the process is to end before.
@@ -140,7 +156,12 @@ impl Operator {
     async fn work(self: Arc<Self>) {
         while let Some(task) = self.queue.next().await {
             let started = Instant::now();
-            let after = self.turn(&task).await;
+            // One object that brings a turn down must not take the worker, and so the others, with it.
+            let turn = AssertUnwindSafe(self.turn(&task)).catch_unwind().await;
+            let after = turn.unwrap_or_else(|_| {
+                tracing::error!(?task, "a turn panicked: this is a mistake in the operator, please report it");
+                Outcome::Failed("panic".to_owned())
+            });
             self.metrics.turn(&task, &after, started.elapsed());
             let wait = self.wait(&task, &after);
             self.queue.done(&task);

@@ -198,7 +198,8 @@ impl Operator {
                 && let Some((resource, capabilities)) = found.recommended_kind(&kind)
             {
                 if capabilities.scope != kube::discovery::Scope::Namespaced {
-                    return;
+                    // Applied, but not watched; a watch that ends would end the process.
+                    return std::future::pending().await;
                 }
                 break resource;
             }

@@ -366,7 +366,7 @@ impl<'a> Turn<'a> {
     fn pin(&self, target: &Target, name: String) -> Step {
         Step::Pin(Box::new(Pin {
             name,
-            number: self.s.revisions.iter().map(|r| r.number).max().unwrap_or(0) + 1,
+            number: self.s.revisions.iter().map(|r| r.number).max().unwrap_or(0).saturating_add(1),
             definition: target.definition.clone(),
             secret: target.manifest.has_kind("", "Secret"),
         }))
