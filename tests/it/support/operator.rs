@@ -19,7 +19,7 @@ pub struct Running {
     /// What it counts.
     pub metrics: Arc<Metrics>,
     shutdown: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<Result<(), String>>,
 }
 
 /// Settings for tests: nothing is waited for longer than must be, and nothing happens just because time passes.
