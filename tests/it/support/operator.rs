@@ -58,7 +58,7 @@ impl Running {
     pub async fn stop(mut self) {
         self.shutdown.cancel();
         let ended = tokio::time::timeout(Duration::from_secs(30), &mut self.task).await;
-        ended.expect("the operator ends when asked to").expect("the operator does not panic");
+        ended.expect("the operator ends when asked to").expect("the operator does not panic").expect("no watch ends");
     }
 
     /// Ends it as a crash does: whatever was in flight is lost.
