@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    api::{NumaflowController, NumaflowControllerRollout, UpgradeState, child_number},
+    api::{NumaflowController, NumaflowControllerRollout, UpgradeState, child_number, short_uid},
     controller::alone::Alone,
     definitions::{Definition, Instance, Lookup, cluster_scoped, render},
     live::ObjectId,
@@ -56,24 +56,36 @@ pub fn rollout(
         render: &render,
     });
     let status = rollout.status.as_ref();
-    let mut used: Vec<(String, String)> = Vec::new();
-    used.extend(status.and_then(|s| s.promoted.as_ref()).map(|p| (p.revision.clone(), p.instance_id.clone())));
-    used.extend(status.and_then(|s| s.upgrade.as_ref()).map(|u| (u.revision.clone(), u.instance_id.clone())));
+    // (revision, version, instance, hash where it is known)
+    let mut used: Vec<(String, String, String, Option<String>)> = Vec::new();
+    used.extend(
+        status
+            .and_then(|s| s.promoted.clone())
+            .map(|p| (p.revision, p.version, p.instance_id, Some(p.definition_hash))),
+    );
+    used.extend(
+        status.and_then(|s| s.upgrade.clone()).map(|u| (u.revision, u.version, u.instance_id, Some(u.definition_hash))),
+    );
     for child in children.iter().filter(|c| state_of(c) == Some(UpgradeState::Promoted)) {
-        let instance = child.spec.instance_id.clone().unwrap_or_default();
-        used.extend(child.spec.revision.clone().map(|r| (r, instance)));
+        let spec = child.spec.clone();
+        used.extend(spec.revision.map(|r| (r, spec.version, spec.instance_id.unwrap_or_default(), None)));
     }
-    let manifests: std::collections::BTreeMap<_, _> = used
-        .into_iter()
-        .filter_map(|(revision, instance)| {
-            let pinned = revisions.iter().find(|r| r.name == revision)?;
-            let manifest = match &pinned.definition {
-                Some(definition) => render(definition, &instance),
-                None => Err(format!("ControllerRevision/{revision} cannot be read")),
-            };
-            Some(((revision, instance), manifest))
-        })
-        .collect();
+    let mut manifests = std::collections::BTreeMap::new();
+    for (revision, version, instance, hash) in used {
+        let pinned = revisions.iter().find(|r| r.name == revision).and_then(|r| r.definition.clone());
+        let manifest = match pinned {
+            Some(definition) => render(&definition, &instance),
+            // Somebody deleted the revision; the same definition may still be in a ConfigMap.
+            None => match lookup(world, settings, namespace, &version) {
+                Lookup::Found(definition) => render(&definition, &instance),
+                _ => Err(String::new()),
+            }
+            .ok()
+            .filter(|found| hash.as_ref() == Some(&found.hash))
+            .ok_or_else(|| format!("ControllerRevision/{revision} is missing or cannot be read")),
+        };
+        manifests.entry((revision, instance)).or_insert(manifest);
+    }
     let inventories = children.iter().filter_map(|c| c.status.as_ref()).flat_map(|s| &s.inventory);
     let wanted = manifests.values().filter_map(|m| m.as_ref().ok()).chain(desired.as_ref().ok().map(|t| &t.manifest));
     let unwatched = world.unwatched(
@@ -213,7 +225,8 @@ fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
         .revisions
         .in_namespace(namespace)
         .into_iter()
-        .filter(|(_, pinned)| pinned.owner == owner)
+        // One whose owner was taken away (a deletion that orphans does) is known by its name.
+        .filter(|(name, pinned)| pinned.owner == owner || (pinned.owner.is_empty() && names_uid(name, owner)))
         .map(|(name, pinned)| {
             let (definition, secret) = match &pinned.content {
                 PinnedContent::Here(definition) => (Some(definition.clone()), None),
@@ -232,6 +245,12 @@ fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
         .collect();
     all.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
     all
+}
+
+/// Whether the name of a revision has the uid of this rollout in it.
+fn names_uid(revision: &str, uid: &str) -> bool {
+    let short = short_uid(uid);
+    short.len() == 8 && revision.contains(&format!("-{short}-"))
 }
 
 /// The other rollouts of a namespace, those that cannot be decoded left out: what they ask for is not known.

@@ -114,6 +114,12 @@ pub fn fit(name: &str, limit: usize) -> String {
     format!("{}-{hash}", keep.trim_end_matches(['-', '.', '_']))
 }
 
+/// The first eight hex digits of a uid, for names.
+#[must_use]
+pub fn short_uid(uid: &str) -> String {
+    uid.chars().filter(char::is_ascii_hexdigit).take(8).collect()
+}
+
 /// Name of child number `n` of a rollout.
 #[must_use]
 pub fn child_name(rollout: &str, n: i32) -> String {

@@ -11,7 +11,7 @@ use crate::{
     api::{
         ANNOTATION_RETRY, Assessment, AttemptResult, FINALIZER, LastAttempt, NumaflowController,
         NumaflowControllerRolloutStatus, NumaflowControllerSpec, Promoted, Stage, Strategy, Upgrade, UpgradeState,
-        child_name, child_number, fit, mark_of_rollout,
+        child_name, child_number, fit, mark_of_rollout, short_uid,
     },
     controller::{
         produce::{Producing, steps},
@@ -221,7 +221,7 @@ impl<'a> Turn<'a> {
         if let Some(step) = self.repin(&promoted) {
             return Plan::of(vec![step]);
         }
-        let manifest = match self.production(&promoted) {
+        let manifest = match self.s.manifest(&promoted.revision, &promoted.instance_id) {
             Ok(manifest) => manifest,
             Err(words) => {
                 let tidy = self.tidy(&[&promoted.name]);
@@ -235,27 +235,6 @@ impl<'a> Turn<'a> {
         }
         let tidy = self.tidy(&[&promoted.name]);
         self.finish(tidy, Some(&standing), report)
-    }
-
-    /// What production should be: the pinned definition, or, where somebody deleted its revision, the same one from the
-    /// ConfigMap.
-    pub(super) fn production(&self, promoted: &Promoted) -> Result<std::sync::Arc<Manifest>, String> {
-        let pinned = self.s.manifest(&promoted.revision, &promoted.instance_id);
-        match &self.s.desired {
-            Ok(target) if pinned.is_err() && self.is_promoted(target) => Ok(target.manifest.clone()),
-            _ => pinned,
-        }
-    }
-
-    /// What an attempt wants in production, in the same way.
-    pub(super) fn attempted(&self, upgrade: &Upgrade) -> Result<std::sync::Arc<Manifest>, String> {
-        let pinned = self.s.manifest(&upgrade.revision, &upgrade.instance_id);
-        match &self.s.desired {
-            Ok(target) if pinned.is_err() && target.manifest.hash == upgrade.definition_hash => {
-                Ok(target.manifest.clone())
-            }
-            _ => pinned,
-        }
     }
 
     /// Pins the promoted definition again where somebody deleted its revision and a ConfigMap still has it.
@@ -374,16 +353,7 @@ impl<'a> Turn<'a> {
 
     /// A revision is named after the rollout, its uid and the content: the same content is pinned once.
     fn revision_name(&self, target: &Target) -> String {
-        let uid: String = self
-            .s
-            .rollout
-            .metadata
-            .uid
-            .iter()
-            .flat_map(|u| u.chars())
-            .filter(char::is_ascii_hexdigit)
-            .take(8)
-            .collect();
+        let uid = short_uid(self.s.rollout.metadata.uid.as_deref().unwrap_or_default());
         let text = serde_json::to_string(&*target.definition).unwrap_or_default();
         format!("{}-{uid}-{}", fit(self.s.name(), 200), crate::api::short_hash(text.as_bytes()))
     }

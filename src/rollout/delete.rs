@@ -10,6 +10,9 @@ use crate::{
     rollout::decide::{Turn, without_ours},
 };
 
+/// When to look again at the latest.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// Keeps the controller running while anything depends on it, then removes what is ours, then lets go.
 pub(super) fn decide(turn: Turn<'_>) -> Plan {
     let s = turn.s;
@@ -68,14 +71,14 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
 fn keeps(turn: &Turn<'_>, promoted: Option<&Promoted>) -> Option<(String, Arc<Manifest>)> {
     let attempt =
         turn.stored.upgrade.as_ref().filter(|u| matches!(u.stage.as_str(), "CutOver" | "Confirm")).and_then(|u| {
-            let manifest = turn.attempted(u).ok()?;
+            let manifest = turn.s.manifest(&u.revision, &u.instance_id).ok()?;
             let good =
                 promoted.is_none() || turn.in_stage(u) < turn.manner.deadline || turn.standing(&manifest).healthy();
             good.then(|| (u.to.clone(), manifest))
         });
     attempt.or_else(|| {
         let promoted = promoted?;
-        Some((promoted.name.clone(), turn.production(promoted).ok()?))
+        Some((promoted.name.clone(), turn.s.manifest(&promoted.revision, &promoted.instance_id).ok()?))
     })
 }
 
@@ -90,7 +93,9 @@ fn wait(mut turn: Turn<'_>, words: &str) -> Plan {
     turn.next.conditions = conditions.into_vec();
     turn.next.phase = Phase::pending();
     turn.next.message = message;
-    let mut plan = Plan { steps: Vec::new(), again_after: Some(Duration::from_secs(30)) };
+    let left = turn.stored.upgrade.as_ref().map(|u| turn.manner.deadline.saturating_sub(turn.in_stage(u)));
+    let again = left.filter(|left| !left.is_zero()).unwrap_or(LONGEST).min(LONGEST);
+    let mut plan = Plan { steps: Vec::new(), again_after: Some(again) };
     if turn.next != turn.stored {
         plan.steps.push(Step::WriteStatus { status: Box::new(turn.next), events: Vec::new() });
     }

@@ -181,10 +181,13 @@ impl Turn<'_> {
             return self.save(None, Report::pending("Restarting", "nothing is promoted; starting afresh"));
         };
         let late = self.in_stage(upgrade) >= self.manner.deadline;
+        // With another version waiting, the old one need not prove itself first: it may be what is broken.
+        let another = self.superseded(upgrade) && self.s.desired.as_ref().is_ok_and(|t| !self.is_promoted(t));
+        let mut stuck = true;
         let waiting = match self.hand_over(&promoted) {
             HandOver::Steps(steps) => return Plan::of(steps),
             HandOver::Wait(words) => words,
-            HandOver::Done => match self.production(&promoted) {
+            HandOver::Done => match self.s.manifest(&promoted.revision, &promoted.instance_id) {
                 Err(words) => words,
                 Ok(manifest) => {
                     let standing = self.standing(&manifest);
@@ -198,11 +201,12 @@ impl Turn<'_> {
                     if standing.healthy() || (another && standing.applied()) {
                         return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
+                    stuck = false;
                     self.waiting(&standing)
                 }
             },
         };
-        if late {
+        if late || (another && stuck) {
             return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
         self.look_again_at_deadline(upgrade);

@@ -191,20 +191,27 @@ impl Model {
             render: &Self::render,
         });
         let status = self.rollout.status.clone().unwrap_or_default();
-        let mut used: Vec<(String, String)> = Vec::new();
-        used.extend(status.promoted.map(|p| (p.revision, p.instance_id)));
-        used.extend(status.upgrade.map(|u| (u.revision, u.instance_id)));
+        let mut used: Vec<(String, String, String, Option<String>)> = Vec::new();
+        used.extend(status.promoted.map(|p| (p.revision, p.version, p.instance_id, Some(p.definition_hash))));
+        used.extend(status.upgrade.map(|u| (u.revision, u.version, u.instance_id, Some(u.definition_hash))));
         for child in self.children.values() {
-            used.extend(child.spec.revision.clone().map(|r| (r, child.spec.instance_id.clone().unwrap_or_default())));
+            let spec = child.spec.clone();
+            used.extend(spec.revision.map(|r| (r, spec.version, spec.instance_id.unwrap_or_default(), None)));
         }
-        let manifests = used
-            .into_iter()
-            .filter_map(|(revision, instance)| {
-                let definition = revisions.iter().find(|r| r.name == revision)?.definition.clone()?;
-                let manifest = Self::render(&definition, &instance);
-                Some(((revision, instance), manifest))
-            })
-            .collect();
+        let mut manifests = BTreeMap::new();
+        for (revision, version, instance, hash) in used {
+            let pinned = revisions.iter().find(|r| r.name == revision).and_then(|r| r.definition.clone());
+            let manifest = match pinned {
+                Some(definition) => Self::render(&definition, &instance),
+                None => self
+                    .definitions
+                    .get(&version)
+                    .and_then(|definition| Self::render(definition, &instance).ok())
+                    .filter(|found| hash.as_ref() == Some(&found.hash))
+                    .ok_or_else(|| format!("{revision} is missing")),
+            };
+            manifests.entry((revision, instance)).or_insert(manifest);
+        }
         Snapshot {
             rollout: Arc::new(self.rollout.clone()),
             namespace_terminating: self.terminating,

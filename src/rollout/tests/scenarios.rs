@@ -562,6 +562,24 @@ fn a_good_spec_is_not_kept_waiting_by_a_last_version_that_cannot_start_any_more(
 }
 
 #[test]
+fn a_roll_back_whose_revision_is_gone_holds_up_no_good_spec() {
+    for defined in [true, false] {
+        let mut model = deployed();
+        model.set_version("3.0-broken");
+        model.settle();
+        model.play_workloads();
+        model.revisions.clear();
+        if !defined {
+            model.definitions.remove("1.0");
+        }
+        model.set_version("2.0");
+        model.settle();
+        let upgrade = model.rollout.status.as_ref().unwrap().upgrade.as_ref().unwrap();
+        assert_eq!((upgrade.version.as_str(), upgrade.stage.as_str()), ("2.0", "Confirm"), "{}", model.message());
+    }
+}
+
+#[test]
 fn force_ends_the_waiting_of_a_deletion_and_leaves_the_controller_running() {
     let mut model = deployed();
     let before = model.production();
