@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{Result, control_plane, sample};
+use crate::{Result, control_plane, phases::Cpu, sample};
 
 /// Manager of the fields that it applies.
 const MANAGER: &str = "floor";
@@ -154,8 +154,8 @@ pub struct Times {
 pub struct Time {
     /// Until all Deployments were available in the version.
     pub took: Duration,
-    /// CPU seconds of the control plane until then.
-    pub plane_cpu: f64,
+    /// CPU seconds until then.
+    pub cpu: Cpu,
     /// Writes per namespace.
     pub writes: f64,
 }

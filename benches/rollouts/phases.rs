@@ -78,14 +78,39 @@ pub struct Phase {
     pub requests: Counts,
     /// CPU seconds of the operator for that.
     pub cpu: f64,
-    /// CPU seconds of the control plane, until all was done.
-    pub plane_cpu: f64,
+    /// CPU seconds until all was done.
+    pub until_done: Cpu,
     /// Turns that the operator took.
     pub turns: Turns,
     /// Deployments that are not the same object as before.
     pub replaced: usize,
     /// Namespaces that were without an available pod for a time, and the longest such time.
     pub outages: (usize, Duration),
+}
+
+/// Who used the processors for how many seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu {
+    /// The operator, or the bare client.
+    pub own: f64,
+    /// The control plane.
+    pub plane: f64,
+    /// Everybody else: other programs on this machine, and with the operator also the one that asks and watches.
+    pub others: f64,
+}
+
+impl Cpu {
+    /// Up to now; `pid` is the operator or the client.
+    fn of(pid: u32, plane: &ControlPlane) -> Result<Self> {
+        let (own, plane) = (process::cpu_seconds(pid)?, plane.cpu_seconds()?);
+        Ok(Self { own, plane, others: process::machine_cpu_seconds()? - own - plane })
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        // Read one after the other, so that a little may be missing.
+        let others = (self.others - earlier.others).max(0.0);
+        Self { own: self.own - earlier.own, plane: self.plane - earlier.plane, others }
+    }
 }
 
 /// Runs all phases.
@@ -218,14 +243,13 @@ impl<'a> Bench<'a> {
         audit.take()?;
         self.watches.seen.forget_outages();
         let uids = self.watches.seen.uids(namespaces);
-        let (cpu, plane_cpu) = (process::cpu_seconds(operator.pid())?, self.plane.cpu_seconds()?);
-        let turns = operator.turns()?;
+        let (turns, cpu) = (operator.turns()?, Cpu::of(operator.pid(), self.plane)?);
         let began = Instant::now();
         ask.await?;
         let goals = [Goal::Rolled(version), Goal::Deployed(version)];
         let met = self.watches.seen.wait(namespaces, &goals, began, self.args.timeout, || operator.alive()).await;
         let met = met.map_err(|error| format!("{error}\nThe operator's log ends with:\n{}", operator.log_tail()))?;
-        let plane_cpu = self.plane.cpu_seconds()? - plane_cpu;
+        let until_done = Cpu::of(operator.pid(), self.plane)?.since(cpu);
         let (available, done) = (met[0], met[1]);
         say(&format!("{:6.1} s: done", done.as_secs_f64()));
         let requests = audit.take_when_quiet().await?;
@@ -234,8 +258,8 @@ impl<'a> Bench<'a> {
             available,
             done,
             requests,
-            cpu: process::cpu_seconds(operator.pid())? - cpu,
-            plane_cpu,
+            cpu: process::cpu_seconds(operator.pid())? - cpu.own,
+            until_done,
             turns: operator.turns()?.since(&turns),
             replaced: uids.iter().filter(|(namespace, uid)| now.get(*namespace) != Some(uid)).count(),
             outages: self.watches.seen.outages(namespaces),
@@ -273,7 +297,7 @@ impl<'a> Bench<'a> {
         let mut audit = Audit::new(self.plane.audit_log())?;
         let mut times = Times::default();
         for (version, measured) in [(VERSIONS[0], &mut times.install), (VERSIONS[1], &mut times.change)] {
-            let (began, cpu) = (Instant::now(), self.plane.cpu_seconds()?);
+            let (began, cpu) = (Instant::now(), Cpu::of(std::process::id(), self.plane)?);
             if version == VERSIONS[0] {
                 floor.install(&namespaces).await?;
             } else {
@@ -284,7 +308,7 @@ impl<'a> Bench<'a> {
             say(&format!("{:6.1} s: done", met[0].as_secs_f64()));
             *measured = Time {
                 took: met[0],
-                plane_cpu: self.plane.cpu_seconds()? - cpu,
+                cpu: Cpu::of(std::process::id(), self.plane)?.since(cpu),
                 writes: audit.take_when_quiet().await?.all_writes() as f64 / count as f64,
             };
         }

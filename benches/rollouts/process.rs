@@ -37,6 +37,15 @@ pub fn memory(pid: u32) -> Result<Memory> {
     Ok(Memory { resident: mib("VmRSS:"), peak: mib("VmHWM:") })
 }
 
+/// CPU seconds that the whole machine has used so far.
+pub fn machine_cpu_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().and_then(|line| line.strip_prefix("cpu ")).ok_or("/proc/stat has no first line")?;
+    let ticks: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    // user, nice, system, (idle, iowait,) irq, softirq; what comes then is the time of guests and of other machines.
+    Ok([0, 1, 2, 5, 6].iter().filter_map(|index| ticks.get(*index)).sum::<f64>() / TICKS)
+}
+
 /// Load of the machine and number of its processors, in words.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();

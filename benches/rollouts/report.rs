@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use crate::{
     Args,
     floor::Time,
-    phases::{Measured, Phase},
+    phases::{Cpu, Measured, Phase},
     sample,
 };
 
@@ -132,7 +132,7 @@ fn phase(rows: &mut Vec<Row>, phase: &Phase, count: f64, clients: [Time; 2], oth
     rows.push(Row::number("s until all Deployments are available", available, 1, other.available));
     let [floor, as_many] = took.map(|client| done / client.max(0.001));
     rows.push(Row::number("times the bare client", floor, 2, other.ratio).aim(floor, 1.5));
-    rows.push(Row::number("times the client with as many writes", as_many, 2, ""));
+    rows.push(Row::number("  times the one with as many writes", as_many, 2, ""));
     let writes = phase.requests.all_writes() as f64 / count;
     let row = Row::number("writes per rollout", writes, 2, other.writes).aim(writes, 14.0);
     rows.push(row.clients(clients.map(|c| c.writes), 2));
@@ -141,8 +141,20 @@ fn phase(rows: &mut Vec<Row>, phase: &Phase, count: f64, clients: [Time; 2], oth
     rows.push(Row::number("reads per rollout", reads, 2, other.reads).aim(reads, 1.0));
     rows.push(Row::number("turns per rollout", phase.turns.all() as f64 / count, 1, other.turns));
     let cpu = Row::number("operator CPU s", phase.cpu, 2, other.cpu);
-    rows.push(if other.cpu_aimed_at { cpu.aim(phase.cpu, 3.0) } else { cpu });
-    rows.push(Row::number("control plane CPU s", phase.plane_cpu, 1, "").clients(clients.map(|c| c.plane_cpu), 1));
+    let cpu = if other.cpu_aimed_at { cpu.aim(phase.cpu, 3.0) } else { cpu };
+    rows.push(cpu.clients(clients.map(|c| c.cpu.own), 2));
+    rows.push(
+        Row::number("control plane CPU s", phase.until_done.plane, 1, "").clients(clients.map(|c| c.cpu.plane), 1),
+    );
+    let both = |cpu: Cpu| cpu.own + cpu.plane;
+    let [floor, as_many] = clients.map(|c| both(phase.until_done) / both(c.cpu).max(0.001));
+    rows.push(Row::number("times the bare client, in CPU s of both", floor, 2, ""));
+    rows.push(Row::number("  times the one with as many writes", as_many, 2, ""));
+    let others = |cpu: Cpu, took: f64| cpu.others / took.max(0.001);
+    rows.push(
+        Row::number("processors that others took", others(phase.until_done, done), 1, "")
+            .clients(clients.map(|c| others(c.cpu, c.took.as_secs_f64())), 1),
+    );
 }
 
 fn replaced(rows: &mut Vec<Row>, phase: &Phase) {
@@ -206,7 +218,10 @@ fn print(text: &mut String, rows: &[Row]) {
         text.push_str(cells.trim_end());
         text.push('\n');
     }
-    text.push_str("\n'!' marks an aim that was missed. Figures of Numaplane are for 100 rollouts.\n");
+    text.push_str(
+        "\n'!' marks an aim that was missed. Figures of Numaplane are for 100 rollouts. The bare client's\n\
+         CPU seconds include this program's own watches.\n",
+    );
 }
 
 /// Requests one by one.

@@ -6,7 +6,7 @@ use numaplane::{
     api::{NumaflowController, NumaflowControllerRollout},
     settings::Settings,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     recovery::one_promoted,
@@ -31,7 +31,8 @@ enum Story {
     Delete,
 }
 
-/// One version, one that drops an object, brings one and has a Deployment made anew, and one that does the same and fails.
+/// One version, one that drops an object, brings one and has a Deployment made anew, and one that does the same and does
+/// not come up.
 fn versions() -> [Version; 3] {
     let service = |name: &str| {
         json!({
@@ -48,10 +49,6 @@ fn versions() -> [Version; 3] {
     ]
 }
 
-fn spec() -> Value {
-    json!({"controller": {"version": "1.3.3"}, "strategy": {"assessment": {"deadline": "8s"}}})
-}
-
 impl Story {
     /// Tells the story with a process that dies after write number `crash`; returns how many writes it made, and what
     /// there is in the end.
@@ -64,9 +61,8 @@ impl Story {
         let sparing = |s: &mut Settings| s.permitted = KINDS.parse().expect("kinds with their groups");
         if !matches!(self, Self::Install) {
             let operator = scene.operator_with(sparing).await;
-            team.install_with("numaflow", spec()).await;
-            team.deployed("numaflow", "1.3.3").await;
-            self.settled(&scene).await;
+            Self::Install.happens(&scene).await;
+            settled(&scene).await;
             operator.stop().await;
         }
         let mark = audit::mark();
@@ -78,32 +74,25 @@ impl Story {
         let mut settings = scene.settings();
         sparing(&mut settings);
         let first = Running::start(settings, faults.clone(), None).await;
-        match self {
-            Self::Install => drop(team.install_with("numaflow", spec()).await),
-            Self::Upgrade => drop(team.set_version("numaflow", "1.4.0").await),
-            Self::RollBack => drop(team.set_version("numaflow", "2.0.0").await),
-            Self::Delete => team.delete::<NumaflowControllerRollout>("numaflow").await,
-        }
-        let next = tokio::select! {
+        let mut story = std::pin::pin!(async {
+            self.happens(&scene).await;
+            let Some(expected) = expected else {
+                settled(&scene).await;
+                return self.end(&scene).await;
+            };
+            eventually(&format!("the crash after write {crash:?} changed nothing in the end"), async || {
+                let end = self.end(&scene).await;
+                if end == expected { Ok(end) } else { Err(difference(expected, &end)) }
+            })
+            .await
+        });
+        let (next, end) = tokio::select! {
             () = faults.crashed() => {
                 first.kill().await;
-                scene.operator_with(sparing).await
+                let next = scene.operator_with(sparing).await;
+                (next, story.await)
             }
-            () = self.over(&scene) => first,
-        };
-        self.over(&scene).await;
-        let end = match expected {
-            None => {
-                self.settled(&scene).await;
-                self.end(&scene).await
-            }
-            Some(expected) => {
-                eventually(&format!("the crash after write {crash:?} changed nothing in the end"), async || {
-                    let end = self.end(&scene).await;
-                    if end == expected { Ok(end) } else { Err(difference(expected, &end)) }
-                })
-                .await
-            }
+            end = &mut story => (first, end),
         };
         next.stop().await;
         never_two.held();
@@ -117,36 +106,33 @@ impl Story {
         (faults.writes().len(), end)
     }
 
-    /// Waits until the rollout says that it is done.
-    async fn over(self, scene: &Scene) {
+    /// What the user does, and waits for.
+    async fn happens(self, scene: &Scene) {
         let team = &scene.team;
         match self {
-            Self::Install => drop(team.deployed("numaflow", "1.3.3").await),
-            Self::Upgrade => drop(team.deployed("numaflow", "1.4.0").await),
-            Self::RollBack => drop(team.failed("numaflow", &["2.0.0", "rolled back to version \"1.3.3\""]).await),
-            Self::Delete => team.gone::<NumaflowControllerRollout>("numaflow").await,
+            Self::Install => {
+                team.install("numaflow", "1.3.3").await;
+                team.deployed("numaflow", "1.3.3").await;
+            }
+            Self::Upgrade => {
+                team.set_version("numaflow", "1.4.0").await;
+                team.deployed("numaflow", "1.4.0").await;
+            }
+            Self::RollBack => {
+                team.set_version("numaflow", "2.0.0").await;
+                let judged = |r: &NumaflowControllerRollout| {
+                    r.status.as_ref().and_then(|s| s.upgrade.as_ref()).is_some_and(|u| u.stage == "Confirm")
+                };
+                team.until("numaflow", "is being judged", judged).await;
+                // Nothing that could be attempted: all that can be done about 2.0.0 is to take it back.
+                team.set_version("numaflow", "9.9.9").await;
+                team.failed("numaflow", &["\"9.9.9\" is not defined"]).await;
+            }
+            Self::Delete => {
+                team.delete::<NumaflowControllerRollout>("numaflow").await;
+                team.gone::<NumaflowControllerRollout>("numaflow").await;
+            }
         }
-    }
-
-    /// Waits until the one child says so too, and what is left over is gone.
-    async fn settled(self, scene: &Scene) {
-        let team = &scene.team;
-        if team.find::<NumaflowControllerRollout>("numaflow").await.is_none() {
-            return eventually("the children went with it", async || {
-                let children = team.all::<NumaflowController>().await;
-                if children.is_empty() { Ok(()) } else { Err(format!("{} left", children.len())) }
-            })
-            .await;
-        }
-        eventually("one child, Deployed", async || {
-            let children = team.all::<NumaflowController>().await;
-            let phases: Vec<_> = children
-                .iter()
-                .map(|c| (c.name_any(), c.status.as_ref().map(|s| s.phase.as_str().to_owned()).unwrap_or_default()))
-                .collect();
-            if phases.len() == 1 && phases[0].1 == "Deployed" { Ok(()) } else { Err(format!("{phases:?}")) }
-        })
-        .await;
     }
 
     async fn end(self, scene: &Scene) -> String {
@@ -160,6 +146,20 @@ impl Story {
             _ => state::of(&scene.team, "numaflow").await,
         }
     }
+}
+
+/// Waits until the one child says that it is deployed, or went with the rollout.
+async fn settled(scene: &Scene) {
+    let team = &scene.team;
+    eventually("one child that is Deployed, or none without the rollout", async || {
+        let there = team.find::<NumaflowControllerRollout>("numaflow").await.is_some();
+        let children = team.all::<NumaflowController>().await;
+        let phase = |c: &NumaflowController| c.status.as_ref().map(|s| s.phase.as_str().to_owned()).unwrap_or_default();
+        let phases: Vec<_> = children.iter().map(phase).collect();
+        let wanted = if there { vec!["Deployed"] } else { vec![] };
+        if phases == wanted { Ok(()) } else { Err(format!("{phases:?}")) }
+    })
+    .await;
 }
 
 /// Lines of two texts that differ.

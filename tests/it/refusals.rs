@@ -178,6 +178,11 @@ async fn policy(scene: &Scene, expression: &str, message: &str) -> String {
         "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": here}},
     });
     apply(&Api::<ValidatingAdmissionPolicyBinding>::all(client), &name, binding).await;
+    eventually("the policy is in force", async || policy_is(scene, true).await).await;
+    name
+}
+
+async fn policy_is(scene: &Scene, wanted: bool) -> Result<(), String> {
     let probe = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "probe"},
         "spec": {
@@ -186,19 +191,15 @@ async fn policy(scene: &Scene, expression: &str, message: &str) -> String {
         },
     });
     let dry = PatchParams { dry_run: true, ..PatchParams::apply("tests").force() };
-    eventually("the policy is in force", async || {
-        match scene.team.api::<Deployment>().patch("probe", &dry, &Patch::Apply(&probe)).await {
-            Ok(_) => Err("not yet".to_owned()),
-            Err(_) => Ok(()),
-        }
-    })
-    .await;
-    name
+    let in_force = scene.team.api::<Deployment>().patch("probe", &dry, &Patch::Apply(&probe)).await.is_err();
+    if in_force == wanted { Ok(()) } else { Err(format!("in force: {in_force}")) }
 }
 
+/// A policy takes a moment until it is in force, and another one until it is no longer.
 async fn lift(scene: &Scene, policy: &str) {
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(scene.team.client.clone());
     bindings.delete(policy, &DeleteParams::default()).await.unwrap();
+    eventually("the policy is no longer in force", async || policy_is(scene, false).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

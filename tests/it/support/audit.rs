@@ -3,11 +3,12 @@
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
 
-use super::control_plane::control_plane;
+use super::{control_plane::control_plane, team::Team, wait::eventually};
 
 /// A place in the audit log.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +99,21 @@ pub fn since(mark: Mark, namespace: &str) -> Vec<Request> {
 /// The requests after the mark that changed something or were to, in words. Moves the mark behind them.
 pub fn new_writes(mark: &mut Mark, namespace: &str) -> Vec<String> {
     read(mark, namespace).iter().filter(|r| r.write()).map(Request::describe).collect()
+}
+
+/// Waits until operators have written nothing about a namespace for this long; returns the end of the log.
+pub async fn settled(team: &Team, quiet: Duration) -> Mark {
+    let mut mark = mark();
+    let mut since = Instant::now();
+    eventually("nothing is written any more", async || {
+        let writes = new_writes(&mut mark, &team.namespace);
+        if !writes.is_empty() {
+            since = Instant::now();
+        }
+        if since.elapsed() > quiet { Ok(()) } else { Err(writes.join("; ")) }
+    })
+    .await;
+    mark
 }
 
 fn read(mark: &mut Mark, namespace: &str) -> Vec<Request> {
