@@ -44,6 +44,9 @@ struct Args {
     /// The operator to measure, instead of the one built along with this program.
     #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_numaplane"))]
     operator: PathBuf,
+    /// Wait up to this long before each measurement until other programs leave the processors alone.
+    #[arg(long, default_value = "0s", value_parser = duration, value_name = "DURATION")]
+    calm: Duration,
     /// Keep the folder with all logs, and say where it is.
     #[arg(long)]
     keep: bool,
