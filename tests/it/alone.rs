@@ -49,6 +49,12 @@ async fn a_controller_without_a_rollout_is_rendered_edited_in_place_and_removed(
     assert!(format!("{:?}", deployment.spec).contains("numaflow:v1.4.0"));
     team.gone::<Deployment>("server").await;
 
+    eventually("its pod is gone too", async || {
+        let pods = team.pods().await;
+        if pods.len() == 1 { Ok(()) } else { Err(format!("{pods:?}")) }
+    })
+    .await;
+
     // A version that there is not: said, and what runs stays.
     let (before, pods) = (team.deployment("numaflow-controller").await.metadata.generation, team.pods().await);
     team.edit::<NumaflowController>("numaflow", json!({"spec": {"version": "9.9.9"}})).await;

@@ -94,7 +94,8 @@ async fn deleted_in_the_middle(name: &str, which: Which) {
         }
     }
     assert_eq!(team.one_child("numaflow").await.spec.version, "1.3.3");
-    team.set_version("numaflow", "3.0.0").await;
+    let good = json!({"controller": {"version": "3.0.0"}, "strategy": null});
+    team.edit::<NumaflowControllerRollout>("numaflow", json!({"spec": good})).await;
     team.deployed("numaflow", "3.0.0").await;
     assert_eq!(team.one_child("numaflow").await.spec.version, "3.0.0");
     never_two.held();

@@ -5,7 +5,6 @@ use std::{fs, path::PathBuf};
 use crate::support::{
     Scene,
     definitions::{comments, entry},
-    team::condition,
 };
 
 /// (version, manifest) for each `controller-<version>.yaml` in the folder `NUMAFLOW_MANIFESTS`, oldest first.
@@ -36,9 +35,8 @@ async fn up_and_down(scene: &Scene, versions: &[String]) {
     team.deployed("numaflow", &versions[0]).await;
     for version in versions.iter().chain(versions.iter().rev()).skip(1) {
         team.set_version("numaflow", version).await;
-        let rollout = team.deployed("numaflow", version).await;
-        let ready = condition(&rollout, "Ready").unwrap();
-        assert_eq!(ready.status, "True", "{version}: {}", ready.message);
+        team.deployed("numaflow", version).await;
+        team.is_true("numaflow", "Ready").await;
         let image = format!("quay.io/numaproj/numaflow:v{version}");
         let pod = team.deployment("numaflow-controller").await.spec.unwrap().template.spec.unwrap();
         assert_eq!(pod.containers[0].image.as_ref(), Some(&image));

@@ -274,10 +274,8 @@ async fn c11_a_deleted_object_comes_back() {
         if there.is_some() && account.is_some() { Ok(()) } else { Err(format!("{:?}", team.deployments().await)) }
     })
     .await;
-    let rollout = team.until("numaflow", "Ready again", |r| {
-        crate::support::team::condition(r, "Ready").is_some_and(|c| c.status == "True")
-    });
-    assert_eq!(rollout.await.status.unwrap().name_count, generation, "drift is no attempt");
+    let rollout = team.is_true("numaflow", "Ready").await;
+    assert_eq!(rollout.status.unwrap().name_count, generation, "drift is no attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,8 +48,8 @@ async fn a01_the_old_version_comes_back_after_any_failure() {
         assert!(status.pause_request.is_none_or(|r| !r.active), "nobody is asked to pause");
         assert_eq!(status.promoted.map(|p| p.version).as_deref(), Some("1.3.3"));
         team.set_version("numaflow", "1.3.3").await;
-        let rollout = team.deployed("numaflow", "1.3.3").await;
-        assert_eq!(condition(&rollout, "Ready").map(|c| c.status).as_deref(), Some("True"));
+        team.deployed("numaflow", "1.3.3").await;
+        let rollout = team.is_true("numaflow", "Ready").await;
         assert!(condition(&rollout, "Stalled").is_none());
         assert_eq!(team.deployment("numaflow-controller").await.metadata.uid, uid);
         team.one_child("numaflow").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Scene, stays, team::condition, team::describe, version, workload};
+use crate::support::{Scene, stays, team::describe, version, workload};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_may_have_any_name() {
@@ -74,8 +74,8 @@ async fn three_deployments_are_deployed_only_when_all_three_are_available() {
         if pending { Ok(()) } else { Err(describe(&rollout)) }
     })
     .await;
-    let rollout = team.deployed("numaflow", "1.4.0").await;
-    assert_eq!(condition(&rollout, "ChildResourcesHealthy").map(|c| c.status).as_deref(), Some("True"));
+    team.deployed("numaflow", "1.4.0").await;
+    team.is_true("numaflow", "ChildResourcesHealthy").await;
     assert_eq!(team.deployments().await, ["late", "numaflow-controller", "server"]);
 }
 
@@ -104,7 +104,7 @@ async fn a06_one_of_three_deployments_that_never_gets_ready_is_named_and_the_old
         let attempt = status.last_attempt.unwrap();
         assert_eq!((attempt.result.as_str(), attempt.stage.as_str()), ("Failed", "Confirm"));
         assert_eq!(status.promoted.unwrap().version, "1.3.3");
-        assert_eq!(condition(&rollout, "ChildResourcesHealthy").map(|c| c.status).as_deref(), Some("True"));
+        team.is_true("numaflow", "ChildResourcesHealthy").await;
         assert_eq!(team.deployments().await, ["numaflow-controller"]);
         assert_eq!(team.one_child("numaflow").await.spec.version, "1.3.3");
         team.event("NumaflowControllerRollout", "numaflow", &["RolledBack", "Deployment/webhook"]).await;

@@ -158,6 +158,12 @@ impl Team {
         .await
     }
 
+    /// Waits until a condition of a rollout is True.
+    pub async fn is_true(&self, name: &str, kind: &str) -> NumaflowControllerRollout {
+        let holds = |r: &NumaflowControllerRollout| condition(r, kind).is_some_and(|c| c.status == "True");
+        self.until(name, &format!("{kind} is True"), holds).await
+    }
+
     /// Waits until a rollout is Failed and says all of these words.
     pub async fn failed(&self, name: &str, words: &[&str]) -> NumaflowControllerRollout {
         self.until(name, &format!("is Failed and says {words:?}"), |rollout| {
