@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::{
+    apps::v1::ControllerRevision,
+    core::v1::{ConfigMap, Event, Secret},
+};
 use kube::ResourceExt;
 use numaplane::api::{NumaflowControllerRollout, Phase};
 use serde_json::json;
@@ -224,6 +227,54 @@ async fn a_version_that_cannot_be_rendered_is_refused_in_words_and_nothing_that_
     let healed = team.deployed("numaflow", "2.0.5").await;
     assert_eq!(healed.metadata.generation, generation);
     assert_eq!(team.deployment("numaflow-controller").await.metadata.uid, before.uid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_with_a_secret_is_pinned_in_a_secret_and_found_there_again() {
+    let scene = Scene::new("secret").await;
+    let team = &scene.team;
+    let secret = |text: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"token": text},
+        })
+    };
+    let bad = version("2.0.0").object(secret("second")).controller(|w| w.behaviour("never-ready"));
+    scene.define(&[version("1.3.3").object(secret("first")), bad]).await;
+    let permit = |s: &mut numaplane::settings::Settings| {
+        s.permitted = s.permitted.clone().and("Secret".parse().unwrap());
+        s.defaults.deadline = Duration::from_secs(5);
+    };
+    let operator = scene.operator_with(permit).await;
+    team.install("numaflow", "1.3.3").await;
+    let rollout = team.deployed("numaflow", "1.3.3").await;
+    let revision = rollout.status.and_then(|s| s.promoted).unwrap().revision;
+    let pinned = team.get::<ControllerRevision>(&revision).await;
+    assert!(!format!("{:?}", pinned.data).contains("first"), "a secret is kept in Secrets alone");
+    assert_eq!(team.get::<Secret>(&revision).await.owner_references().len(), 1);
+    let token = async || {
+        let data = team.get::<Secret>("token").await.data.unwrap_or_default();
+        String::from_utf8(data["token"].0.clone()).unwrap()
+    };
+    assert_eq!(token().await, "first");
+    // A process that has never seen the definition takes the way back.
+    team.set_version("numaflow", "2.0.0").await;
+    team.until("numaflow", "is being judged", |r| {
+        r.status.as_ref().and_then(|s| s.upgrade.as_ref()).is_some_and(|u| u.stage == "Confirm")
+    })
+    .await;
+    assert_eq!(token().await, "second");
+    operator.kill().await;
+    scene.define(&[version("3.0.0")]).await;
+    let _operator = scene.operator_with(permit).await;
+    team.failed("numaflow", &["rolled back to version \"1.3.3\""]).await;
+    assert_eq!(token().await, "first");
+    // And what no version wants any more goes.
+    team.set_version("numaflow", "3.0.0").await;
+    team.deployed("numaflow", "3.0.0").await;
+    team.gone::<Secret>("token").await;
+    team.delete::<NumaflowControllerRollout>("numaflow").await;
+    team.gone::<NumaflowControllerRollout>("numaflow").await;
+    team.gone::<Secret>(&revision).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -176,6 +176,34 @@ async fn changes_of_mind_end_at_the_last_one_and_there_are_never_two_promoted_ch
     never_two.held();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_rollout_starts_nothing_and_finishes_what_it_began() {
+    let scene = Scene::new("paused").await;
+    let team = &scene.team;
+    scene.define(&[version("1.3.3"), version("1.4.0").controller(|w| w.ready_after(3)), version("1.5.0")]).await;
+    let _operator = scene.operator().await;
+    team.install("numaflow", "1.3.3").await;
+    team.deployed("numaflow", "1.3.3").await;
+    team.set_version("numaflow", "1.4.0").await;
+    team.until("numaflow", "is being judged", |r| {
+        r.status.as_ref().and_then(|s| s.upgrade.as_ref()).is_some_and(|u| u.stage == "Confirm")
+    })
+    .await;
+    let pause = async |paused: bool| {
+        team.edit::<numaplane::api::NumaflowControllerRollout>("numaflow", json!({"spec": {"paused": paused}})).await
+    };
+    pause(true).await;
+    team.deployed("numaflow", "1.4.0").await;
+    team.set_version("numaflow", "1.5.0").await;
+    team.until("numaflow", "says that it is paused", |r| {
+        r.status.as_ref().is_some_and(|s| s.phase.as_str() == "Pending" && s.message.contains("spec.paused"))
+    })
+    .await;
+    assert_eq!(team.one_child("numaflow").await.spec.version, "1.4.0");
+    pause(false).await;
+    team.deployed("numaflow", "1.5.0").await;
+}
+
 /// At most one child is promoted.
 pub fn one_promoted(
     children: &std::collections::BTreeMap<String, numaplane::api::NumaflowController>,
