@@ -4,6 +4,7 @@
 //! into the stores at once, so that the next decision is never made from something older than this write.
 
 mod answer;
+mod look;
 mod own;
 mod production;
 
@@ -13,13 +14,19 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{Api, Client, Resource, api::PostParams, core::ObjectMeta};
+use kube::{
+    Api, Client, Resource,
+    api::{PostParams, PropagationPolicy},
+    core::ObjectMeta,
+};
 
 use self::answer::limited;
 use crate::{
     api::{AppliedObject, NumaflowController, NumaflowControllerRollout, fit, mark_of_controller, mark_of_rollout},
+    evidence::{Evidence, Look},
     kinds::Kinds,
     live::ObjectId,
+    manifest::Part,
     plan::{Event, Refusal, Step},
     world::World,
 };
@@ -76,11 +83,15 @@ pub enum Lesson {
     /// The server will not change this object in place.
     Immutable(ObjectId),
     /// The object is applied, with this fingerprint.
-    Applied(AppliedObject),
+    Applied(Part, AppliedObject),
     /// The object is gone or going.
     Pruned(ObjectId),
     /// There is no such Secret.
     AbsentPin(String),
+    /// What was read of a lease and of pods.
+    Seen(Look, Evidence),
+    /// The lease is gone.
+    LeaseDeleted(String),
 }
 
 /// Why a step was not carried out.
@@ -125,6 +136,7 @@ impl Cluster {
                 }
             }
             Step::ReadPin { secret } => return self.read_pin(namespace, secret).await,
+            Step::Look(look) => return Ok(vec![Lesson::Seen(look.clone(), self.look(namespace, look).await)]),
             Step::Pin(pin) => self.pin(subject, pin).await?,
             Step::Check(objects) => return self.check(subject, objects).await,
             Step::CreateChild { name, spec, state } => self.create_child(subject, name, spec, *state).await?,
@@ -135,7 +147,11 @@ impl Cluster {
             }
             Step::Apply { object, uid } => return self.apply(subject, object, uid.as_deref()).await,
             Step::Recreate { object, uid, event } => return self.recreate(subject, object, uid, event).await,
-            Step::Prune { id, version, uid } => return self.prune(namespace, id, version, uid).await,
+            Step::Prune { id, version, uid, foreground } => {
+                let policy = if *foreground { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
+                return self.prune(namespace, id, version, uid, policy).await;
+            }
+            Step::DeleteLease { name } => return self.delete_lease(namespace, name).await,
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }
         Ok(Vec::new())

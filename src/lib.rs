@@ -10,7 +10,7 @@
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
 //! | [`rollout`], [`controller`] | the two tiers: what to do next (pure) |
-//! | [`plan`], [`live`] | steps and seen objects as data |
+//! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
@@ -22,6 +22,7 @@ pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod definitions;
+pub mod evidence;
 pub mod generate;
 pub mod kinds;
 pub mod live;

@@ -6,7 +6,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::Value;
 
-use crate::api::{ANNOTATION_ADOPT, LABEL_TRACKING, MANAGER_PRODUCTION, short_hash};
+use crate::api::{ANNOTATION_ADOPT, LABEL_TRACKING, MANAGER_ISOLATED, MANAGER_PRODUCTION, short_hash};
 
 /// Annotation on every object we apply: hash of what was applied. Written together with the content, so that it can
 /// never be older or newer than the content itself.
@@ -101,14 +101,14 @@ impl Live {
     }
 }
 
-/// Fingerprint of the fields that our manager owns by server-side apply. Whoever changes the value of one of them, by
+/// Fingerprint of the fields that our manager (an object has one of the two) owns by server-side apply. Whoever changes the value of one of them, by
 /// any kind of write, takes it from this set; so the fingerprint tells drift from the server's own defaulting and
 /// spelling (`1024Mi` and `1Gi`) without comparing a single value.
 fn owned_fields(managed: &[ManagedFieldsEntry]) -> String {
     managed
         .iter()
         .find(|entry| {
-            entry.manager.as_deref() == Some(MANAGER_PRODUCTION)
+            matches!(entry.manager.as_deref(), Some(MANAGER_PRODUCTION | MANAGER_ISOLATED))
                 && entry.operation.as_deref() == Some("Apply")
                 && entry.subresource.as_deref().unwrap_or_default().is_empty()
         })

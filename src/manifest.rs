@@ -6,18 +6,35 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{LABEL_TRACKING, short_hash},
-    definitions::{Rendered, cluster_scoped},
+    api::{GROUP, LABEL_TRACKING, VERSION, mark_of_isolated, short_hash},
+    definitions::{Leader, Rendered, cluster_scoped},
     live::{ANNOTATION_APPLIED, ObjectId},
 };
 
-/// Everything that one version wants in production.
-#[derive(Clone, Debug, PartialEq)]
+/// Everything that one version wants, in production or in an isolated copy.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifest {
     /// Objects in the order in which they are applied.
     pub objects: Vec<Arc<DesiredObject>>,
     /// Hash of the definition, `v1:…`.
     pub hash: String,
+    /// The lease that its controller takes; `None` where it elects no leader.
+    pub leader: Option<Leader>,
+}
+
+/// Which part of the cluster an object belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// What works for the users; belongs to the rollout.
+    #[default]
+    Production,
+    /// A copy in which a version proves itself; belongs to a child.
+    Isolated {
+        /// Name of the child.
+        child: String,
+        /// Its uid.
+        uid: String,
+    },
 }
 
 /// One object that is wanted.
@@ -31,13 +48,25 @@ pub struct DesiredObject {
     pub hash: String,
     /// Namespace that the definition writes into it, if any.
     pub namespace: Option<String>,
+    /// Whose it is.
+    pub part: Part,
     body: Value,
 }
 
 impl Manifest {
-    /// Takes over what was rendered.
+    /// Takes over what was rendered for production.
     #[must_use]
-    pub fn new(rendered: Rendered) -> Self {
+    pub fn new(rendered: Rendered, leader: Option<Leader>) -> Self {
+        Self::of(rendered, leader, &Part::Production)
+    }
+
+    /// Takes over what was rendered for the isolated copy of a child.
+    #[must_use]
+    pub fn isolated(rendered: Rendered, leader: Option<Leader>, child: &str, uid: &str) -> Self {
+        Self::of(rendered, leader, &Part::Isolated { child: child.to_owned(), uid: uid.to_owned() })
+    }
+
+    fn of(rendered: Rendered, leader: Option<Leader>, part: &Part) -> Self {
         let objects = rendered
             .objects
             .into_iter()
@@ -47,11 +76,17 @@ impl Manifest {
                     version: object.key.version,
                     hash: short_hash(object.body.to_string().as_bytes()),
                     namespace: object.namespace,
+                    part: part.clone(),
                     body: object.body,
                 })
             })
             .collect();
-        Self { objects, hash: rendered.hash }
+        Self { objects, hash: rendered.hash, leader }
+    }
+
+    /// The workloads, with the label selector of their pods as the API takes it.
+    pub fn pod_selectors(&self) -> impl Iterator<Item = (&ObjectId, String)> {
+        self.objects.iter().filter(|o| o.is_workload()).map(|o| (&o.id, o.pod_selector()))
     }
 
     /// Whether any object is of this kind.
@@ -74,15 +109,48 @@ impl DesiredObject {
         if self.id.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.id.group, self.version) }
     }
 
-    /// The object as it is sent to the server: in its namespace, with our mark and the hash of its content, and with the
-    /// uid of the object that must be there (an apply then never makes it anew by accident).
+    /// Whether it is a Deployment, StatefulSet or DaemonSet.
+    #[must_use]
+    pub fn is_workload(&self) -> bool {
+        self.id.group == "apps" && matches!(self.id.kind.as_str(), "Deployment" | "StatefulSet" | "DaemonSet")
+    }
+
+    /// The selector of a workload's pods, as the API takes it: `a=b,c in (d,e),!f`.
+    fn pod_selector(&self) -> String {
+        let selector = &self.body["spec"]["selector"];
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let equal = selector["matchLabels"].as_object().into_iter().flatten();
+        let mut parts: Vec<String> = equal.map(|(key, value)| format!("{key}={}", text(value))).collect();
+        for rule in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let key = text(&rule["key"]);
+            let values = rule["values"].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(",");
+            parts.push(match rule["operator"].as_str() {
+                Some("In") => format!("{key} in ({values})"),
+                Some("NotIn") => format!("{key} notin ({values})"),
+                Some("DoesNotExist") => format!("!{key}"),
+                _ => key,
+            });
+        }
+        parts.join(",")
+    }
+
+    /// The object as it is sent to the server: in its namespace, with the mark of its owner and the hash of its content, and
+    /// with the uid of the object that must be there (an apply then never makes it anew by accident). `mark` is that of
+    /// the owner of production.
     #[must_use]
     pub fn placed(&self, namespace: &str, mark: &str, uid: Option<&str>) -> Value {
         let mut body = self.body.clone();
         if !cluster_scoped(&self.id.group, &self.id.kind) {
             body["metadata"]["namespace"] = json!(namespace);
         }
-        body["metadata"]["labels"][LABEL_TRACKING] = json!(mark);
+        body["metadata"]["labels"][LABEL_TRACKING] = json!(self.mark(mark));
+        if let Part::Isolated { child, uid } = &self.part {
+            // The copy goes with its child; production must not.
+            body["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "NumaflowController", "name": child, "uid": uid,
+                "controller": true,
+            }]);
+        }
         body["metadata"]["annotations"][ANNOTATION_APPLIED] = json!(self.hash);
         if let Some(uid) = uid {
             body["metadata"]["uid"] = json!(uid);
@@ -98,6 +166,15 @@ impl DesiredObject {
             }
         }
         body
+    }
+
+    /// The mark that it carries, where `production` is that of the owner of production.
+    #[must_use]
+    pub fn mark(&self, production: &str) -> String {
+        match &self.part {
+            Part::Production => production.to_owned(),
+            Part::Isolated { child, .. } => mark_of_isolated(child),
+        }
     }
 
     /// Whether this RoleBinding refers to that Role: the server refuses a binding whose Role is not there yet.
@@ -126,7 +203,7 @@ mod tests {
         let definition =
             Definition { version: "1".into(), full_spec: text.into(), isolated: None, leader_election: None };
         let rendered = render(&definition, &Instance::production(""), &permitted).expect("renders");
-        Manifest::new(rendered).objects.remove(0)
+        Manifest::new(rendered, None).objects.remove(0)
     }
 
     #[test]

@@ -3,9 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    api::{NumaflowController, NumaflowControllerRollout, UpgradeState, child_number, short_uid},
+    api::{
+        NumaflowController, NumaflowControllerRollout, Stage, UpgradeState, child_number, isolated_instance, short_uid,
+    },
     controller::alone::Alone,
-    definitions::{Definition, Instance, Lookup, cluster_scoped, render},
+    definitions::{
+        Definition, Footprint, Instance, Lookup, cluster_scoped, isolate, leader, lease_of_instance, render,
+    },
     live::ObjectId,
     manifest::Manifest,
     plan::Learned,
@@ -94,7 +98,14 @@ pub fn rollout(
             .chain(wanted.flat_map(|m| &m.objects).map(|o| (o.id.group.as_str(), o.id.kind.as_str()))),
     );
     let elsewhere = elsewhere(world, namespace, name, &unwatched);
+    let copy = proving(rollout, &children, &desired, &revisions).map(|proving| {
+        let own = manifests.values().filter_map(|m| m.as_ref().ok()).chain(desired.as_ref().ok().map(|t| &t.manifest));
+        let mut production: Vec<Arc<Manifest>> = own.cloned().collect();
+        production.extend(production_of_others(world, settings, namespace, name));
+        isolated(world, settings, &proving, &production)
+    });
     Snapshot {
+        copy,
         elsewhere,
         rollout: rollout.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
@@ -108,6 +119,90 @@ pub fn rollout(
         learned: learned.clone(),
         children,
     }
+}
+
+/// What an isolated copy is to be made of.
+struct Proving {
+    definition: Option<Arc<Definition>>,
+    /// The child that it belongs to; made up while there is none.
+    child: String,
+    uid: String,
+}
+
+/// Uid of a child that does not exist yet.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// The version that proves itself, or would if its attempt started now; `None` at rest.
+fn proving(
+    rollout: &NumaflowControllerRollout,
+    children: &[Arc<NumaflowController>],
+    desired: &Result<Target, Unresolved>,
+    revisions: &[Revision],
+) -> Option<Proving> {
+    let status = rollout.status.as_ref()?;
+    if let Some(upgrade) = &status.upgrade {
+        let child = children.iter().find(|c| c.metadata.name.as_ref() == Some(&upgrade.name))?;
+        if Stage::parse(&upgrade.stage) != Some(Stage::Verify) {
+            return None;
+        }
+        let definition = revisions.iter().find(|r| r.name == upgrade.revision).and_then(|r| r.definition.clone());
+        let uid = child.metadata.uid.clone().unwrap_or_default();
+        return Some(Proving { definition, child: upgrade.name.clone(), uid });
+    }
+    let promoted = status.promoted.as_ref()?;
+    let target = desired.as_ref().ok()?;
+    let same = promoted.version == target.version
+        && promoted.instance_id == target.instance
+        && promoted.definition_hash == target.manifest.hash;
+    let child = rollout.metadata.name.clone().unwrap_or_default();
+    (!same).then(|| Proving { definition: Some(target.definition.clone()), child, uid: NO_UID.to_owned() })
+}
+
+/// Renders an isolated copy that touches none of these production sets.
+fn isolated(
+    world: &World,
+    settings: &Settings,
+    proving: &Proving,
+    production: &[Arc<Manifest>],
+) -> Result<Arc<Manifest>, String> {
+    let definition = proving.definition.as_ref().ok_or("the revision that pins its definition is missing")?;
+    let mut footprint = Footprint::default();
+    for object in production.iter().flat_map(|m| &m.objects) {
+        footprint.add(&object.id.group, &object.id.kind, &object.id.name, object.body());
+    }
+    let id = isolated_instance(&proving.uid);
+    let key = format!("{id} {} {}", proving.child, footprint.fingerprint());
+    world.render(definition, &key, |definition, _| {
+        let mut rendered =
+            isolate(definition, &id, &settings.permitted, &footprint).map_err(|error| error.to_string())?;
+        rendered.add_config_hashes();
+        // A copy that takes another lease than its own (its definition hides the instance from us) is not asked for one.
+        let leader = leader(definition, &rendered.objects).filter(|l| l.lease == lease_of_instance(&id));
+        Ok(Arc::new(Manifest::isolated(rendered, leader, &proving.child, &proving.uid)))
+    })
+}
+
+/// Production of the other owners in a namespace.
+fn production_of_others(world: &World, settings: &Settings, namespace: &str, name: &str) -> Vec<Arc<Manifest>> {
+    let mut all = Vec::new();
+    for (other, decoded) in world.rollouts.in_namespace(namespace) {
+        let Some(rollout) = decoded.good().filter(|_| other != name) else { continue };
+        let Some(status) = &rollout.status else { continue };
+        let revisions = revisions(world, namespace, rollout.metadata.uid.as_deref().unwrap_or_default());
+        let promoted = status.promoted.iter().map(|p| (&p.revision, &p.instance_id));
+        for (revision, instance) in promoted.chain(status.upgrade.iter().map(|u| (&u.revision, &u.instance_id))) {
+            let pinned = revisions.iter().find(|r| r.name == *revision).and_then(|r| r.definition.clone());
+            all.extend(pinned.and_then(|definition| rendered(world, settings, &definition, instance).ok()));
+        }
+    }
+    for (_, decoded) in world.controllers.in_namespace(namespace) {
+        let Some(controller) = decoded.good().filter(|c| !is_child(c)) else { continue };
+        if let Lookup::Found(definition) = lookup(world, settings, namespace, &controller.spec.version) {
+            let instance = controller.spec.instance_id.as_deref().unwrap_or_default();
+            all.extend(rendered(world, settings, &definition, instance).ok());
+        }
+    }
+    all
 }
 
 /// One look at a NumaflowController without a rollout.
@@ -214,7 +309,8 @@ fn rendered(
         render(definition, &Instance::production(instance), &settings.permitted)
             .map(|mut rendered| {
                 rendered.add_config_hashes();
-                Arc::new(Manifest::new(rendered))
+                let leader = leader(definition, &rendered.objects);
+                Arc::new(Manifest::new(rendered, leader))
             })
             .map_err(|error| error.to_string())
     })

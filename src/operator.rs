@@ -26,6 +26,7 @@ use crate::{
     controller::alone,
     metrics::{Metrics, Outcome},
     observe,
+    manifest::Part,
     plan::{About, Event, Learned, Plan, Step},
     queue::Queue,
     rollout,
@@ -315,9 +316,11 @@ impl Operator {
                 tracing::info!(kind, namespace, name, object = %object.id, "taken away to be made anew");
             }
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
+            Step::DeleteLease { name: lease } => tracing::info!(kind, namespace, name, lease, "lease removed"),
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),
             Step::SetFinalizers(_)
             | Step::ReadPin { .. }
+            | Step::Look(_)
             | Step::Check(_)
             | Step::WriteChildStatus { .. }
             | Step::DeleteRevision { .. } => {}
@@ -333,12 +336,19 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         Lesson::Immutable(id) => {
             learned.immutable.insert(id);
         }
-        Lesson::Applied(entry) => learned.applied.push(entry),
+        Lesson::Applied(Part::Production, entry) => learned.applied.push(entry),
+        Lesson::Applied(Part::Isolated { .. }, entry) => learned.applied_copies.push(entry),
         Lesson::Pruned(id) => {
             learned.pruned.insert(id);
         }
         Lesson::AbsentPin(secret) => {
             learned.absent_pins.insert(secret);
+        }
+        Lesson::Seen(look, evidence) => {
+            learned.looks.insert(look, evidence);
+        }
+        Lesson::LeaseDeleted(name) => {
+            learned.deleted_leases.insert(name);
         }
     }
 }

@@ -1,10 +1,15 @@
 //! What is to be done: steps as data, so that a plan can be compared, printed and replayed. Deciding makes them,
 //! `cluster` carries them out.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     api::{NumaflowControllerRolloutStatus, NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState},
+    evidence::{Evidence, Look},
     live::ObjectId,
     manifest::DesiredObject,
 };
@@ -58,6 +63,8 @@ pub enum Step {
         /// Name of the Secret.
         secret: String,
     },
+    /// Reads a lease and pods, which are not watched.
+    Look(Look),
     /// Pins a definition.
     Pin(Box<Pin>),
     /// Asks the server what it would say to these objects.
@@ -90,7 +97,7 @@ pub enum Step {
         /// The child.
         child: Version,
     },
-    /// Applies a production object.
+    /// Applies an object.
     Apply {
         /// What.
         object: Arc<DesiredObject>,
@@ -115,6 +122,13 @@ pub enum Step {
         version: String,
         /// Uid of the object that must be there.
         uid: String,
+        /// Whether it is to be seen until its pods are gone.
+        foreground: bool,
+    },
+    /// Deletes the lease that the controller of an isolated copy has made.
+    DeleteLease {
+        /// Its name.
+        name: String,
     },
     /// Deletes a pinned revision.
     DeleteRevision {
@@ -182,21 +196,33 @@ pub struct Learned {
     pub refusals: Vec<Refusal>,
     /// What the server gave no usable answer to, again and again.
     pub silences: Vec<Refusal>,
-    /// Fingerprints of the objects applied in this turn.
+    /// Fingerprints of the production objects applied in this turn.
     pub applied: Vec<crate::api::AppliedObject>,
+    /// The same for objects of isolated copies.
+    pub applied_copies: Vec<crate::api::AppliedObject>,
     /// Objects that were removed in this turn; of kinds that are not watched nothing else tells.
     pub pruned: BTreeSet<ObjectId>,
     /// Whether the server said that the namespace is being deleted.
     pub terminating: bool,
     /// Pinned Secrets that were looked for and are not there.
     pub absent_pins: BTreeSet<String>,
+    /// What was read of leases and pods.
+    pub looks: BTreeMap<Look, Evidence>,
+    /// Leases that were deleted.
+    pub deleted_leases: BTreeSet<String>,
 }
 
 impl Step {
     /// Removes an object that is left over: (identity, API version where known, uid).
     #[must_use]
     pub fn prune((id, version, uid): &(ObjectId, String, String)) -> Self {
-        Self::Prune { id: id.clone(), version: version.clone(), uid: uid.clone() }
+        Self::Prune { id: id.clone(), version: version.clone(), uid: uid.clone(), foreground: false }
+    }
+
+    /// As [`Self::prune`], but the object is to be seen until its pods are gone.
+    #[must_use]
+    pub fn prune_with_pods((id, version, uid): &(ObjectId, String, String)) -> Self {
+        Self::Prune { id: id.clone(), version: version.clone(), uid: uid.clone(), foreground: true }
     }
 }
 
@@ -211,6 +237,17 @@ impl Learned {
     #[must_use]
     pub fn own_refusal(&self) -> Option<&Refusal> {
         self.refusals.iter().find(|r| r.about == About::Own)
+    }
+
+    /// The first refusal, or missing answer, that concerns any of these very objects.
+    #[must_use]
+    pub fn trouble_with<'a>(&self, objects: impl Iterator<Item = &'a Arc<DesiredObject>>) -> Option<&Refusal> {
+        let known: BTreeSet<(&ObjectId, &str)> = objects.map(|o| (&o.id, o.hash.as_str())).collect();
+        let about = |r: &&Refusal| match &r.about {
+            About::Object(id, hash) => known.contains(&(id, hash.as_str())),
+            About::Leftover(_) | About::Own => false,
+        };
+        self.refusals.iter().chain(&self.silences).find(about)
     }
 
     /// The first refusal that concerns any of these objects (as they are wanted) or leftovers.

@@ -77,9 +77,12 @@ pub struct NumaflowControllerStatus {
     /// Hash of the rendered objects: `v1:` and the sha256 of their canonical JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition_hash: Option<String>,
-    /// Objects applied, with what is needed to see whether somebody else changed them since.
+    /// Production objects applied, with what is needed to see whether somebody else changed them since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<AppliedObject>,
+    /// The isolated copy in which this version proves itself; absent once nothing is left of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<IsolatedCopy>,
     /// Health of each workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<WorkloadHealth>,
@@ -96,6 +99,23 @@ impl Identity {
     pub fn production() -> Self {
         Self("production".to_owned())
     }
+
+    /// A copy beside production.
+    #[must_use]
+    pub fn isolated() -> Self {
+        Self("isolated".to_owned())
+    }
+}
+
+/// What exists of an isolated copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IsolatedCopy {
+    /// Its instance: `x-` and the first eight hexadecimal digits of the child's uid.
+    pub instance: String,
+    /// Its objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inventory: Vec<AppliedObject>,
 }
 
 /// One object that the operator applied.

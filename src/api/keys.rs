@@ -21,6 +21,11 @@ pub const LABEL_PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
 /// mark that says "ours"; Numaplane writes the same one.
 pub const LABEL_TRACKING: &str = "numaplane.numaproj.io/tracking-id";
 
+/// Label on every object of an isolated copy and on its pods: the instance of the copy.
+pub const LABEL_ISOLATED: &str = "numaplane.numaproj.io/isolated";
+/// Label on an upgrading child: `true` ends its assessment, as if it had passed.
+pub const LABEL_FORCE_PROMOTE: &str = "numaplane.numaproj.io/force-promote";
+
 /// Annotation on an object that exists already: the operator may take it over.
 pub const ANNOTATION_ADOPT: &str = "numaplane.numaproj.io/adopt";
 /// Annotation on a rollout: ends the waiting of the running attempt, or of a deletion, once per text.
@@ -37,6 +42,8 @@ pub const FINALIZER: &str = "numaplane.numaproj.io/numaplane-controller";
 
 /// Field manager of production objects.
 pub const MANAGER_PRODUCTION: &str = "numaplane";
+/// Field manager of the objects of isolated copies.
+pub const MANAGER_ISOLATED: &str = "numaplane-isolated";
 /// Field manager of the operator's own kinds: children, revisions, status.
 pub const MANAGER_OWN: &str = "numaplane-controller";
 
@@ -101,6 +108,27 @@ pub fn mark_of_rollout(name: &str) -> String {
 #[must_use]
 pub fn mark_of_controller(name: &str) -> String {
     format!("{}_alone", fit(name, 57))
+}
+
+/// The mark of the objects of a child's isolated copy. No rollout has the same one: names have no underscore.
+#[must_use]
+pub fn mark_of_isolated(child: &str) -> String {
+    format!("{}{ISOLATED}", fit(child, 63 - ISOLATED.len()))
+}
+
+/// Whether a mark is that of some isolated copy.
+#[must_use]
+pub fn is_mark_of_isolated(mark: &str) -> bool {
+    mark.ends_with(ISOLATED)
+}
+
+/// End of the mark of an isolated copy.
+const ISOLATED: &str = "_isolated";
+
+/// The instance of a child's isolated copy, from the child's uid.
+#[must_use]
+pub fn isolated_instance(uid: &str) -> String {
+    format!("{RESERVED_INSTANCE_PREFIX}{}", short_uid(uid))
 }
 
 /// A name cut to `limit` characters (20 at least): itself while it fits, else its beginning and a hash of the whole.

@@ -88,7 +88,8 @@ pub struct StrategySpec {
     /// How long pipelines may take to drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ppnd: Option<PpndSpec>,
-    /// Do not wait for the new version to prove itself.
+    /// Do not wait for the new version to prove itself beside the running one. Honoured for one attempt: the one that runs
+    /// when it is set, else the next; set it to false before you use it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_promote: Option<bool>,
 }
@@ -161,6 +162,9 @@ pub struct NumaflowControllerRolloutStatus {
     /// The force annotation that was last honoured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_force: Option<LastForce>,
+    /// The attempt for which `forcePromote` was honoured; absent once it is false again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_promoted: Option<ForcePromoted>,
     /// Versions whose definitions are pinned, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
@@ -276,6 +280,24 @@ pub struct Upgrade {
     /// How the assessment stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assessment: Option<Assessment>,
+    /// Whether the version has proved itself beside the running one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verified: bool,
+    /// Why it was not asked to: a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub verify_skipped: String,
+    /// Instance of the isolated copy in which it proves itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub isolated: String,
+    /// Since when `spec.paused` has stopped the clocks of this stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Time>,
+    /// Whether pods are replaced: a new one must lead then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rolls: bool,
+    /// Who held the lease before, where pods cannot be told from the name of the holder (they use the host's network).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub holder_before: String,
     /// How the drain stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainProgress>,
@@ -300,6 +322,14 @@ pub struct Assessment {
     /// Since when every workload has been healthy without a break; absent while one is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
+    /// How often it was healthy and then was not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub relapses: i32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
+fn is_zero(n: &i32) -> bool {
+    *n == 0
 }
 
 /// How a drain stands.
@@ -370,6 +400,17 @@ pub struct LastForce {
     #[serde(default)]
     pub ended: String,
     /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+}
+
+/// An attempt for which `forcePromote` was honoured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForcePromoted {
+    /// Version attempted.
+    pub version: String,
+    /// When it was honoured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
 }

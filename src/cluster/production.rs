@@ -1,4 +1,4 @@
-//! Writes of production objects: dry runs, applies, removals.
+//! Writes of what definitions render, in production and in isolated copies: dry runs, applies, removals.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::{
     answer::{failure, is_gone, is_immutable, limited},
 };
 use crate::{
-    api::{AppliedObject, LABEL_TRACKING, MANAGER_OWN, MANAGER_PRODUCTION, fit},
+    api::{AppliedObject, LABEL_TRACKING, MANAGER_ISOLATED, MANAGER_OWN, MANAGER_PRODUCTION, fit},
     kinds::{self},
     live::{Live, ObjectId},
-    manifest::DesiredObject,
+    manifest::{DesiredObject, Part},
     plan::{About, Event, Refusal},
     store::Seen,
 };
@@ -86,7 +86,7 @@ impl Cluster {
             .produced(&object.id.group, &object.id.kind)
             .and_then(|store| store.get(namespace, &object.id.name));
         let body = Self::body(subject, object, known.as_ref().map(|l| l.uid.as_str()), namespaced);
-        let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER_PRODUCTION).force() };
+        let parameters = PatchParams { dry_run: true, ..applied(object) };
         match limited(api.patch(&object.id.name, &parameters, &Patch::Apply(&body))).await {
             // A dry run that would create has no resourceVersion to give.
             Ok(answer) if known.is_none() && answer.metadata.resource_version.is_some() => {
@@ -132,7 +132,7 @@ impl Cluster {
             .await
             .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
         match existing.map(|e| Live::read(&object.id.group, &object.id.kind, &e.metadata, &Value::Null)) {
-            Some(live) if !may_take_over(&live, &subject.mark(), namespaced) => {
+            Some(live) if !may_take_over(&live, &object.mark(&subject.mark()), namespaced) => {
                 Err(Failure::Refused(Box::new(Refusal {
                     about: about(),
                     reason: "ObjectExists".to_owned(),
@@ -155,7 +155,7 @@ impl Cluster {
             .await
             .map_err(|error| failure(&error, about(), &object.id.to_string()))?;
         let body = Self::body(subject, object, uid, namespaced);
-        let parameters = PatchParams::apply(MANAGER_PRODUCTION).force();
+        let parameters = applied(object);
         let answer = match limited(api.patch(&object.id.name, &parameters, &Patch::Apply(&body))).await {
             Ok(answer) => answer,
             Err(kube::Error::Api(status)) if uid.is_some() && is_immutable(&status) => {
@@ -168,7 +168,7 @@ impl Cluster {
             // The server says yes to a change of something that is about to be gone.
             return Ok(Vec::new());
         }
-        Ok(vec![Lesson::Applied(AppliedObject {
+        let entry = AppliedObject {
             group: object.id.group.clone(),
             version: object.version.clone(),
             kind: object.id.kind.clone(),
@@ -176,7 +176,8 @@ impl Cluster {
             uid: live.uid,
             hash: object.hash.clone(),
             fields: live.fields,
-        })])
+        };
+        Ok(vec![Lesson::Applied(object.part.clone(), entry)])
     }
 
     pub(super) fn keep_live(&self, namespace: &str, id: &ObjectId, answer: &DynamicObject) -> Live {
@@ -193,8 +194,9 @@ impl Cluster {
         id: &ObjectId,
         version: &str,
         uid: &str,
+        policy: PropagationPolicy,
     ) -> Result<Vec<Lesson>, Failure> {
-        let answer = self.remove(namespace, id, version, uid, PropagationPolicy::Background).await;
+        let answer = self.remove(namespace, id, version, uid, policy).await;
         answer.map_err(|error| failure(&error, About::Leftover(id.clone()), &id.to_string()))?;
         Ok(vec![Lesson::Pruned(id.clone())])
     }
@@ -229,7 +231,7 @@ impl Cluster {
         let mut body = Self::body(subject, object, None, namespaced);
         let trial = fit(&format!("{}-trial-{}", object.id.name, object.hash), 50);
         body["metadata"]["name"] = json!(trial);
-        let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER_PRODUCTION).force() };
+        let parameters = PatchParams { dry_run: true, ..applied(object) };
         match limited(api.patch(&trial, &parameters, &Patch::Apply(&body))).await {
             Err(kube::Error::Api(status)) if status.code == 404 && all.iter().any(|o| object.refers_to_role(&o.id)) => {
                 Ok(())
@@ -322,6 +324,15 @@ fn exists(live: &Live) -> String {
          numaplane.numaproj.io/adopt",
         live.id
     )
+}
+
+/// Parameters of an apply: production and isolated copies have a field manager each.
+fn applied(object: &DesiredObject) -> PatchParams {
+    let manager = match object.part {
+        Part::Production => MANAGER_PRODUCTION,
+        Part::Isolated { .. } => MANAGER_ISOLATED,
+    };
+    PatchParams::apply(manager).force()
 }
 
 pub(super) fn owned() -> PatchParams {

@@ -112,6 +112,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
         learned: &s.learned,
         recreate: &[],
         orphans: standing.healthy(),
+        isolated: None,
         now,
     };
     Plan::of(steps(&producing))

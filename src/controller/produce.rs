@@ -1,10 +1,10 @@
-//! From the standing of production to steps: check what is new, apply in order, recreate what cannot change in place,
-//! prune last, and write down in the child's status what was done. Pure.
+//! From the standing of production, or of an isolated copy, to steps: check what is new, apply in order, recreate what
+//! cannot change in place, prune last, and write down in the child's status what was done. Pure.
 
 use jiff::Timestamp;
 
 use crate::{
-    api::{Identity, NumaflowController},
+    api::NumaflowController,
     controller::{
         standing::Standing,
         status::{Outcome, child_status},
@@ -28,6 +28,8 @@ pub struct Producing<'a> {
     pub recreate: &'a [String],
     /// Whether ReplicaSets that keep an old Deployment's pods running may go.
     pub orphans: bool,
+    /// Instance of the isolated copy that this is; `None` for production.
+    pub isolated: Option<&'a str>,
     /// The time.
     pub now: Timestamp,
 }
@@ -42,12 +44,13 @@ pub fn steps(p: &Producing<'_>) -> Vec<Step> {
         // Whoever asks for these steps has a deadline, and says what is waited for.
         return Vec::new();
     }
-    // An object that was never seen may belong to somebody: the server is asked first.
+    // An object that was never seen may belong to somebody: the server is asked first. Names of an isolated copy are
+    // nobody else's.
     let unknown: Vec<_> = p
         .standing
         .to_apply
         .iter()
-        .filter(|(object, uid)| uid.is_none() && !p.learned.has_checked(object))
+        .filter(|(object, uid)| p.isolated.is_none() && uid.is_none() && !p.learned.has_checked(object))
         .map(|(object, _)| object.clone())
         .collect();
     if !unknown.is_empty() {
@@ -88,15 +91,8 @@ fn apply(p: &Producing<'_>, object: &std::sync::Arc<crate::manifest::DesiredObje
 fn record(p: &Producing<'_>, outcome: &Outcome) -> Vec<Step> {
     let Some(child) = p.child.filter(|c| c.metadata.deletion_timestamp.is_none()) else { return Vec::new() };
     let stored = child.status.clone().unwrap_or_default();
-    let next = child_status(
-        &stored,
-        child.metadata.generation.unwrap_or_default(),
-        Identity::production(),
-        &p.manifest.hash,
-        p.standing,
-        outcome,
-        p.now,
-    );
+    let generation = child.metadata.generation.unwrap_or_default();
+    let next = child_status(&stored, generation, p.isolated, &p.manifest.hash, p.standing, outcome, p.now);
     if next == stored {
         return Vec::new();
     }

@@ -53,7 +53,7 @@ pub enum Removal {
 #[must_use]
 pub fn next(leaving: &Leaving<'_>) -> Removal {
     // An empty wish: everything of ours is left over.
-    let nothing = Manifest { objects: Vec::new(), hash: String::new() };
+    let nothing = Manifest::default();
     let standing = assess(&Production {
         mark: leaving.mark,
         manifest: &nothing,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    api::{ConditionType, Conditions, Identity, NumaflowControllerStatus, Phase},
+    api::{ConditionType, Conditions, Identity, IsolatedCopy, NumaflowControllerStatus, Phase},
     controller::standing::Standing,
 };
 
@@ -18,12 +18,13 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// The next status of a child. Equal to the stored one where there is nothing new to say.
+/// The next status of a child, for production or for the isolated copy of that instance. Equal to the stored one where
+/// there is nothing new to say.
 #[must_use]
 pub fn child_status(
     stored: &NumaflowControllerStatus,
     generation: i64,
-    identity: Identity,
+    isolated: Option<&str>,
     hash: &str,
     standing: &Standing,
     outcome: &Outcome,
@@ -62,6 +63,14 @@ pub fn child_status(
     }
     let reason = if healthy { "Successful" } else { "Progressing" };
     set(ConditionType::ChildResourcesHealthy, healthy, reason, &unhealthy.join("; "));
+    let (identity, inventory, isolated) = match isolated {
+        // Production's inventory is another list: each is removed on its own.
+        Some(instance) => {
+            let copy = IsolatedCopy { instance: instance.to_owned(), inventory: standing.inventory.clone() };
+            (Identity::isolated(), stored.inventory.clone(), Some(copy))
+        }
+        None => (Identity::production(), standing.inventory.clone(), stored.isolated.clone()),
+    };
     NumaflowControllerStatus {
         phase,
         message,
@@ -69,7 +78,8 @@ pub fn child_status(
         conditions: conditions.into_vec(),
         identity: Some(identity),
         definition_hash: Some(hash.to_owned()),
-        inventory: standing.inventory.clone(),
+        inventory,
+        isolated,
         health: standing.health.clone(),
     }
 }

@@ -13,7 +13,9 @@ mod config_hash;
 mod definition;
 mod entries;
 mod hash;
+mod isolate;
 mod kinds;
+mod leader;
 mod names;
 mod normalise;
 mod objects;
@@ -26,6 +28,8 @@ mod yaml;
 
 pub use catalogue::{Catalogue, Counts, Lookup};
 pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
+pub use isolate::{Footprint, NotIsolated, isolate};
+pub use leader::{Leader, leader, lease_of_instance};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
 pub use objects::{DocumentError, Object, ObjectKey, Place};
 pub use parse::parse_config_map;

@@ -7,7 +7,10 @@ use kube::ResourceExt;
 
 use super::{Operator, Task};
 use crate::{
-    api::{GROUP, NumaflowController, NumaflowControllerRollout, mark_of_controller, mark_of_rollout},
+    api::{
+        GROUP, NumaflowController, NumaflowControllerRollout, is_mark_of_isolated, mark_of_controller, mark_of_isolated,
+        mark_of_rollout,
+    },
     cluster::Subject,
     live::Live,
     observe,
@@ -99,6 +102,14 @@ impl Operator {
         let namespace = &change.key.0;
         for live in [&change.old, &change.new].into_iter().flatten() {
             let Some(mark) = &live.tracking else { continue };
+            if is_mark_of_isolated(mark) {
+                for (name, controller) in self.world.controllers.in_namespace(namespace) {
+                    if let Some(child) = controller.good().filter(|_| mark_of_isolated(&name) == *mark) {
+                        self.enqueue_owner(namespace, child.owner_references());
+                    }
+                }
+                continue;
+            }
             for (name, _) in self.world.rollouts.in_namespace(namespace) {
                 if mark_of_rollout(&name) == *mark {
                     self.queue.add(Task::Rollout(namespace.clone(), name));

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, Phase, Promoted, mark_of_rollout},
+    api::{
+        ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, NumaflowController, Phase, Promoted, Upgrade,
+        mark_of_rollout,
+    },
     controller::removal::{Leaving, Removal, next},
     manifest::Manifest,
     plan::{Plan, Step, Version},
@@ -14,7 +17,7 @@ use crate::{
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Keeps the controller running while anything depends on it, then removes what is ours, then lets go.
-pub(super) fn decide(turn: Turn<'_>) -> Plan {
+pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let s = turn.s;
     if let Some(step) = turn.read_pin() {
         return Plan::of(vec![step]);
@@ -36,13 +39,13 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
     match removal {
         Removal::Steps(steps) => Plan::of(steps),
         Removal::Done => {
-            // Deleted with its dependents orphaned, it would leave these for good.
-            let mut steps: Vec<Step> = s
-                .children
-                .iter()
-                .filter(|c| c.metadata.deletion_timestamp.is_none())
-                .map(|c| Step::DeleteChild { child: Version::of(&c.metadata) })
-                .collect();
+            // Deleted with its dependents orphaned, it would leave these for good. What is left of isolated copies goes with
+            // their children, and their leases with them here.
+            let alive = |c: &&Arc<NumaflowController>| c.metadata.deletion_timestamp.is_none();
+            let leases = s.children.iter().filter_map(|c| turn.lease_of_copy(c));
+            let mut steps: Vec<Step> = leases.map(|name| Step::DeleteLease { name }).collect();
+            let children = s.children.iter().filter(alive);
+            steps.extend(children.map(|c| Step::DeleteChild { child: Version::of(&c.metadata) }));
             steps.extend(s.revisions.iter().map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
             if !steps.is_empty() && s.learned.own_refusal().is_none() {
                 return Plan::of(steps);
@@ -61,9 +64,30 @@ pub(super) fn decide(turn: Turn<'_>) -> Plan {
                     return Plan::of(steps);
                 }
             }
+            if let Some(promoted) = &promoted {
+                // What proves itself, and has not touched production, is not needed any more.
+                let unfinished = unfinished(&turn);
+                let attempt = turn.stored.upgrade.as_ref().filter(|_| unfinished.is_none());
+                let mut kept = vec![promoted.name.as_str()];
+                kept.extend(attempt.map(|u| u.name.as_str()));
+                let steps = turn.drop_children(&kept);
+                if !steps.is_empty() {
+                    return Plan::of(steps);
+                }
+                if let Some(upgrade) = unfinished {
+                    let words = "not attempted any more: the rollout is being deleted";
+                    turn.end(&upgrade, AttemptResult::Superseded, &upgrade.stage, "Deleting", words);
+                }
+            }
             wait(turn, &words)
         }
     }
+}
+
+/// The running attempt, while it has not touched production.
+fn unfinished(turn: &Turn<'_>) -> Option<Upgrade> {
+    let before = |u: &&Upgrade| !matches!(u.stage.as_str(), "CutOver" | "Confirm" | "RollBack");
+    turn.stored.upgrade.as_ref().filter(before).cloned()
 }
 
 /// What stays in production until nothing needs it: a running attempt that is healthy or within its deadline, else the

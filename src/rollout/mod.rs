@@ -3,12 +3,16 @@
 //! `snapshot` is the data, `resolve` finds the wanted version, `decide` (with `stages` and `delete`) makes the
 //! plan, `report` says what is going on. All pure.
 
+mod attempt;
 mod decide;
 mod delete;
+mod judge;
 mod report;
 pub mod resolve;
 pub mod snapshot;
 mod stages;
+mod upkeep;
+mod verify;
 #[cfg(test)]
 mod tests;
 

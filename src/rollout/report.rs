@@ -56,6 +56,12 @@ impl Report {
         Self { retried: true, ..Self::new(Phase::failed(), reason, &words) }
     }
 
+    /// The new version proves itself.
+    pub(super) fn verifying(version: &str, waiting: &str) -> Self {
+        let waiting = if waiting.is_empty() { String::new() } else { format!(": {waiting}") };
+        Self::pending("Verify", &format!("version {version:?} proves itself beside the running one{waiting}"))
+    }
+
     /// Production changes hands.
     pub(super) fn cutting_over(version: &str, waiting: &str) -> Self {
         let waiting = if waiting.is_empty() { String::new() } else { format!(", waiting for {waiting}") };
@@ -172,15 +178,25 @@ impl Report {
     }
 }
 
-/// Stages that the strategy asks for and this release leaves out; said in the message, so that nobody relies on them.
-fn skipped(turn: &Turn<'_>) -> Option<&'static str> {
+/// What of the strategy is left out in this attempt, and why; said in the message, so that nobody relies on it.
+fn skipped(turn: &Turn<'_>) -> Option<String> {
     let upgrade = turn.next.upgrade.as_ref()?;
     if Stage::parse(&upgrade.stage) == Some(Stage::RollBack) {
         return None;
     }
-    match Turn::strategy(upgrade) {
-        Strategy::Progressive => Some("judged in production: this release has no Verify stage yet"),
-        Strategy::PauseAndDrain => Some("without a pause: this release has no Verify and Drain stages yet"),
-        Strategy::NoStrategy => None,
+    let mut words = Vec::new();
+    if !upgrade.verify_skipped.is_empty() {
+        words.push(format!("without Verify: {}", upgrade.verify_skipped));
     }
+    let used = turn.next.force_promoted.as_ref().filter(|_| Stage::parse(&upgrade.stage) == Some(Stage::Verify));
+    if let Some(used) = used {
+        words.push(format!(
+            "spec.strategy.forcePromote was honoured for version {:?}; set it to false first to use it again",
+            used.version
+        ));
+    }
+    if Turn::strategy(upgrade) == Strategy::PauseAndDrain && turn.stored.promoted.is_some() {
+        words.push("without a pause: this release has no Drain stage yet".to_owned());
+    }
+    (!words.is_empty()).then(|| words.join("; "))
 }

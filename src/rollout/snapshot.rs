@@ -33,7 +33,10 @@ pub struct Snapshot {
     /// Pinned definitions that production uses or is about to use, rendered, by (revision, instance); an error says why
     /// one cannot be.
     pub manifests: BTreeMap<(String, String), Result<Arc<Manifest>, String>>,
-    /// Production objects in the namespace, ours and those of other owners.
+    /// The isolated copy of the child that proves itself; while no attempt runs, what one of the desired version would
+    /// be like. An error says why there can be none; `None` where none is asked for.
+    pub copy: Option<Result<Arc<Manifest>, String>>,
+    /// Objects in the namespace: production of this owner and of others, and isolated copies.
     pub live: BTreeMap<ObjectId, Live>,
     /// Kinds that are applied but not watched, as (group, kind).
     pub unwatched: BTreeSet<(String, String)>,

@@ -1,13 +1,17 @@
 //! The stages that touch production: CutOver, Confirm, RollBack. Pure.
 
+use std::time::Duration;
+
 use crate::{
-    api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
+    api::{AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
     plan::{About, Event, Plan},
     rollout::{
-        decide::{HandOver, Turn, taken},
+        attempt::rolls,
+        decide::Turn,
+        judge::{Health, Verdict},
         report::Report,
-        snapshot::elapsed,
+        upkeep::{HandOver, taken},
     },
     words::duration,
 };
@@ -25,7 +29,7 @@ impl Turn<'_> {
             }
             return self.stuck(upgrade, AttemptResult::Blocked, &refusal.reason, &refusal.message);
         }
-        let late = self.in_stage(&upgrade) >= self.manner.deadline;
+        let late = self.is_late(&upgrade);
         let entering = entering(&upgrade);
         let waiting = match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
@@ -76,7 +80,7 @@ impl Turn<'_> {
             }
             return self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words);
         }
-        self.look_again_at_deadline(&upgrade);
+        self.look_again(&upgrade);
         let report = match self.s.learned.own_refusal() {
             Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
             None => Report::cutting_over(&upgrade.version, &waiting),
@@ -84,7 +88,8 @@ impl Turn<'_> {
         self.finish(Vec::new(), None, report)
     }
 
-    /// The new version is judged: available before the deadline, then healthy for a whole window.
+    /// The new version is judged in production: available before the deadline, and led by one of its own pods where pods were
+    /// replaced; and healthy for a whole window, unless it has been so before.
     pub(super) fn confirm(self, upgrade: Upgrade) -> Plan {
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
@@ -92,7 +97,7 @@ impl Turn<'_> {
         let entering = entering(&upgrade);
         match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
-            HandOver::Wait(words) => return self.judge(upgrade, None, &words),
+            HandOver::Wait(words) => return self.judge(upgrade, None, Err(words)),
             HandOver::Done => {}
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
@@ -103,73 +108,59 @@ impl Turn<'_> {
                     None if self.stored.promoted.is_some() => {
                         self.start_roll_back(&upgrade, "RevisionUnusable", &words)
                     }
-                    None => self.judge(upgrade, None, &words),
+                    None => self.judge(upgrade, None, Err(words)),
                 };
             }
         };
         let standing = self.standing(&manifest);
-        let steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
+        let mut steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
+        if steps.is_empty() {
+            // Its copy has done its work.
+            steps = self.s.child(&entering.name).map(|child| self.teardown(child)).unwrap_or_default();
+        }
         if !steps.is_empty() {
             return Plan::of(steps);
         }
-        let waiting = self.waiting(&standing);
-        self.judge(upgrade, Some(&standing), &waiting)
+        let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
+        let health = match self.health(&upgrade, &manifest, &standing, leader) {
+            Health::Look(step) => return Plan::of(vec![step]),
+            Health::Good => Ok(()),
+            Health::Bad(words) => Err(words),
+        };
+        self.judge(upgrade, Some(&standing), health)
     }
 
-    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, waiting: &str) -> Plan {
-        let healthy = standing.is_some_and(Standing::healthy);
-        let since = Self::healthy_since(&upgrade).cloned();
-        match (healthy, since) {
-            (true, _) if self.manner.window.is_zero() => self.promote(&upgrade, standing),
-            (true, None) => {
-                upgrade.assessment = Some(Assessment { healthy_since: Some(self.not_before_now()) });
-                self.next.upgrade = Some(upgrade.clone());
-                let report = self.in_window(&upgrade);
+    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, health: Result<(), String>) -> Plan {
+        let window = if upgrade.verified { Duration::ZERO } else { self.manner.window };
+        match self.verdict(&upgrade, health, window) {
+            Verdict::Passed => self.promote(&upgrade, standing),
+            Verdict::Failed(words) if self.stored.promoted.is_some() => {
+                self.start_roll_back(&upgrade, "DeadlineExceeded", &words)
+            }
+            Verdict::Failed(words) => {
+                upgrade.assessment = None;
+                self.again_after = Some(self.manner.interval);
+                self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words)
+            }
+            Verdict::Changed(assessment, words) => {
+                let report = Report::confirming(&upgrade.version, &words);
+                self.next.upgrade = Some(Upgrade { assessment: Some(assessment), ..upgrade });
                 self.save(standing, report)
             }
-            (true, Some(since)) if elapsed(Some(&since), self.now) >= self.manner.window => {
-                self.promote(&upgrade, standing)
-            }
-            (true, Some(since)) => {
-                let left = self.manner.window.saturating_sub(elapsed(Some(&since), self.now));
-                self.again_after = Some(left.max(std::time::Duration::from_millis(100)));
-                let report = self.in_window(&upgrade);
-                self.finish(Vec::new(), standing, report)
-            }
-            // Unhealthy past the deadline; a version that flaps does not get a new one.
-            (false, _) if self.in_stage(&upgrade) >= self.manner.deadline => {
-                let words = format!(
-                    "version {:?} was not healthy within {}: {waiting}",
-                    upgrade.version,
-                    duration(self.manner.deadline)
-                );
-                if self.stored.promoted.is_some() {
-                    self.start_roll_back(&upgrade, "DeadlineExceeded", &words)
-                } else {
-                    upgrade.assessment = None;
-                    self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words)
-                }
-            }
-            (false, Some(_)) => {
-                upgrade.assessment = None;
-                self.next.upgrade = Some(upgrade.clone());
-                self.save(standing, Report::confirming(&upgrade.version, waiting))
-            }
-            (false, None) => {
-                self.look_again_at_deadline(&upgrade);
-                self.finish(Vec::new(), standing, Report::confirming(&upgrade.version, waiting))
+            Verdict::Waiting(words, at_most) => {
+                self.again_after = Some(at_most);
+                self.finish(Vec::new(), standing, Report::confirming(&upgrade.version, &words))
             }
         }
-    }
-
-    fn in_window(&self, upgrade: &Upgrade) -> Report {
-        let words = format!("healthy; promoted after it has stayed so for {}", duration(self.manner.window));
-        Report::confirming(&upgrade.version, &words)
     }
 
     fn promote(mut self, upgrade: &Upgrade, standing: Option<&Standing>) -> Plan {
         self.next.promoted = Some(Promoted { name: upgrade.to.clone(), ..entering(upgrade) });
-        self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", "");
+        let how = match upgrade.verify_skipped.as_str() {
+            "" => String::new(),
+            why => format!("promoted without Verify: {why}"),
+        };
+        self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", &how);
         self.save(standing, Report::deployed(None))
     }
 
@@ -180,7 +171,7 @@ impl Turn<'_> {
             self.end(upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
             return self.save(None, Report::pending("Restarting", "nothing is promoted; starting afresh"));
         };
-        let late = self.in_stage(upgrade) >= self.manner.deadline;
+        let late = self.is_late(upgrade);
         // With another version waiting, the old one need not prove itself first: it may be what is broken.
         let another = self.superseded(upgrade) && self.s.desired.as_ref().is_ok_and(|t| !self.is_promoted(t));
         let mut stuck = true;
@@ -195,21 +186,25 @@ impl Turn<'_> {
                     if !steps.is_empty() {
                         return Plan::of(steps);
                     }
-                    // With another version waiting, the old one need not prove itself first: it may be what is broken.
                     let another =
                         self.superseded(upgrade) && !self.s.desired.as_ref().is_ok_and(|t| self.is_promoted(t));
-                    if standing.healthy() || (another && standing.applied()) {
+                    if another && standing.applied() {
                         return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
                     stuck = false;
-                    self.waiting(&standing)
+                    let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
+                    match self.health(upgrade, &manifest, &standing, leader) {
+                        Health::Look(step) => return Plan::of(vec![step]),
+                        Health::Good => return self.rolled_back(upgrade, &promoted, Some(&standing), ""),
+                        Health::Bad(words) => words,
+                    }
                 }
             },
         };
         if late || (another && stuck) {
             return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
-        self.look_again_at_deadline(upgrade);
+        self.look_again(upgrade);
         self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
     }
 
@@ -238,7 +233,11 @@ impl Turn<'_> {
 
     pub(super) fn start_roll_back(mut self, upgrade: &Upgrade, reason: &str, message: &str) -> Plan {
         let promoted = self.stored.promoted.clone().unwrap_or_default();
+        let back = self.s.manifest(&promoted.revision, &promoted.instance_id).ok();
+        let rolls = back.is_some_and(|manifest| rolls(&self.standing(&manifest)));
         self.next.upgrade = Some(Upgrade {
+            rolls,
+            holder_before: String::new(),
             stage: Stage::RollBack.as_str().to_owned(),
             failed_stage: upgrade.stage.clone(),
             from: upgrade.name.clone(),
@@ -256,11 +255,12 @@ impl Turn<'_> {
         self.save(None, Report::rolling_back(&promoted.version, message, ""))
     }
 
-    /// Another spec came in between. Before anything was ever confirmed there is nothing to go back to, and the next
-    /// attempt takes over what this one left.
-    fn supersede(mut self, upgrade: &Upgrade) -> Plan {
+    /// Another spec came in between. Where production was not touched, or nothing was ever confirmed, there is nothing to go
+    /// back to, and the next attempt starts at once.
+    pub(super) fn supersede(mut self, upgrade: &Upgrade) -> Plan {
         let message = format!("version {:?} was superseded by another spec", upgrade.version);
-        if self.stored.promoted.is_some() {
+        let production = matches!(Stage::parse(&upgrade.stage), Some(Stage::CutOver | Stage::Confirm));
+        if production && self.stored.promoted.is_some() {
             return self.start_roll_back(upgrade, SUPERSEDED, &message);
         }
         self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, SUPERSEDED, &message);
@@ -288,17 +288,10 @@ impl Turn<'_> {
         self.finish(Vec::new(), None, report)
     }
 
-    /// What is waited for, with what the server said to it.
-    fn waiting(&self, standing: &Standing) -> String {
-        let learned = &self.s.learned;
-        let said = learned.refusals.first().or_else(|| learned.silence_of(standing));
-        let said = said.map(|r| format!("; the server says: {}", r.message)).unwrap_or_default();
-        format!("{}{said}", standing.waiting_for())
-    }
-
-    fn look_again_at_deadline(&mut self, upgrade: &Upgrade) {
+    /// What no watch tells is looked at in every interval, and again at the deadline.
+    fn look_again(&mut self, upgrade: &Upgrade) {
         let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
-        self.again_after = Some(left.max(std::time::Duration::from_millis(100)));
+        self.again_after = Some(left.min(self.manner.interval).max(Duration::from_millis(100)));
     }
 }
 

@@ -13,16 +13,18 @@ use kube::core::ObjectMeta;
 use crate::{
     api::{
         AppliedObject, AssessmentSpec, ControllerSpec, FINALIZER, LABEL_UPGRADE_STATE, NumaflowController,
-        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, mark_of_rollout,
+        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, isolated_instance,
+        mark_of_rollout,
     },
-    definitions::{Definition, Instance, Lookup, PermittedKinds, render},
+    definitions::{Definition, Footprint, Instance, Lookup, PermittedKinds, isolate, leader, render},
+    evidence::{Evidence, LeaseSeen, Look, PodSeen},
     live::{Live, ObjectId, Workload},
-    manifest::{DesiredObject, Manifest},
+    manifest::{DesiredObject, Manifest, Part},
     plan::{About, Learned, Plan, Refusal, Step},
     rollout::{
         decide,
         resolve::{Question, Rival, resolve},
-        snapshot::{Dependant, Dependants, Revision, Snapshot, state_of},
+        snapshot::{Dependant, Dependants, Revision, Snapshot, Target, state_of},
     },
     settings::Defaults,
 };
@@ -45,6 +47,14 @@ pub struct Model {
     pub refused: BTreeSet<String>,
     /// Objects that cannot be changed in place.
     pub immutable: BTreeSet<String>,
+    /// Whether versions that are defined can be isolated.
+    pub isolatable: bool,
+    /// Versions none of whose pods ever takes the lease.
+    pub leaderless: BTreeSet<String>,
+    /// Until then an old process keeps every lease.
+    pub lease_from: Timestamp,
+    /// Leases, by name, with the pod that holds each.
+    pub leases: BTreeMap<String, String>,
     pub now: Timestamp,
     pub log: Vec<String>,
     next_uid: u64,
@@ -53,14 +63,14 @@ pub struct Model {
 /// A definition text with a ConfigMap and so many Deployments.
 pub fn text(version: &str, deployments: &[&str]) -> String {
     let mut text = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: 'config{{{{ .InstanceSuffix }}}}'}}\ndata: {{version: '{version}', \
-         instance: '{{{{ .InstanceID }}}}'}}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: 'config{{{{ .InstanceSuffix }}}}'}}\ndata:\n  version: '{version}'\n  \
+         controller-config.yaml: |\n    instance: \"{{{{ .InstanceID }}}}\"\n"
     );
     for name in deployments {
         text += &format!(
             "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: '{name}{{{{ .InstanceSuffix }}}}'}}\nspec: {{selector: \
              {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{name: main, \
-             image: 'numaflow:{version}'}}]}}}}}}\n"
+             image: 'numaflow:{version}'}}], volumes: [{{name: c, configMap: {{name: 'config{{{{ .InstanceSuffix }}}}'}}}}]}}}}}}\n"
         );
     }
     text
@@ -69,6 +79,15 @@ pub fn text(version: &str, deployments: &[&str]) -> String {
 impl Model {
     /// Two good versions, one that never becomes available; a rollout at the first, judged for a minute after ten.
     pub fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// The same, whose versions can be isolated.
+    pub fn isolatable() -> Self {
+        Self::with(true)
+    }
+
+    pub fn with(isolatable: bool) -> Self {
         let mut model = Self {
             rollout: NumaflowControllerRollout {
                 metadata: ObjectMeta {
@@ -84,7 +103,7 @@ impl Model {
                         assessment: Some(AssessmentSpec {
                             deadline: Some(Wait::from("10m")),
                             window: Some(Wait::from("1m")),
-                            interval: None,
+                            interval: Some(Wait::from("1m")),
                         }),
                         ..StrategySpec::default()
                     }),
@@ -103,6 +122,10 @@ impl Model {
             broken: BTreeSet::from(["3.0-broken".to_owned()]),
             refused: BTreeSet::new(),
             immutable: BTreeSet::new(),
+            isolatable,
+            leaderless: BTreeSet::new(),
+            lease_from: Timestamp::MIN,
+            leases: BTreeMap::new(),
             now: Timestamp::from_second(1_800_000_000).unwrap(),
             log: Vec::new(),
             next_uid: 1,
@@ -118,8 +141,8 @@ impl Model {
     }
 
     pub fn define_text(&mut self, version: &str, text: &str) {
-        let definition =
-            Definition { version: version.into(), full_spec: text.into(), isolated: None, leader_election: None };
+        let isolated = Some(self.isolatable);
+        let definition = Definition { version: version.into(), full_spec: text.into(), isolated, leader_election: None };
         self.definitions.insert(version.into(), Arc::new(definition));
     }
 
@@ -163,11 +186,72 @@ impl Model {
                 .entry(key)
                 .or_insert_with(|| {
                     render(definition, &Instance::production(instance), &PermittedKinds::default())
-                        .map(|r| Arc::new(Manifest::new(r)))
+                        .map(|r| {
+                            let leader = leader(definition, &r.objects);
+                            Arc::new(Manifest::new(r, leader))
+                        })
                         .map_err(|e| e.to_string())
                 })
                 .clone()
         })
+    }
+
+    /// The isolated copy that is asked for, as `observe` makes it.
+    fn copy(
+        &self,
+        desired: Option<&Target>,
+        manifests: &BTreeMap<(String, String), Result<Arc<Manifest>, String>>,
+    ) -> Option<Result<Arc<Manifest>, String>> {
+        let status = self.rollout.status.as_ref()?;
+        let (definition, child, uid) = match &status.upgrade {
+            Some(upgrade) if upgrade.stage != "Verify" => return None,
+            Some(upgrade) => {
+                let uid = self.children.get(&upgrade.name)?.metadata.uid.clone()?;
+                let pinned = self.revisions.iter().find(|r| r.name == upgrade.revision);
+                (pinned.and_then(|r| r.definition.clone()), upgrade.name.clone(), uid)
+            }
+            None if status.promoted.is_none() => return None,
+            None => (Some(desired?.definition.clone()), "none".to_owned(), "0".to_owned()),
+        };
+        let Some(definition) = definition else { return Some(Err("its revision is missing".to_owned())) };
+        let mut footprint = Footprint::default();
+        let production = manifests.values().filter_map(|m| m.as_ref().ok()).chain(desired.map(|t| &t.manifest));
+        for object in production.flat_map(|m| &m.objects) {
+            footprint.add(&object.id.group, &object.id.kind, &object.id.name, object.body());
+        }
+        let id = isolated_instance(&uid);
+        let made = isolate(&definition, &id, &PermittedKinds::default(), &footprint).map_err(|e| e.to_string());
+        Some(made.map(|rendered| {
+            let leader = leader(&definition, &rendered.objects);
+            Arc::new(Manifest::isolated(rendered, leader, &child, &uid))
+        }))
+    }
+
+    /// What a look finds: the pods of healthy workloads are ready, and the first of them leads unless an old process does.
+    fn look(&mut self, look: &Look) -> Evidence {
+        let mut pods = Vec::new();
+        let mut candidate = None;
+        for (id, _) in &look.workloads {
+            let Some(live) = self.live.get(id) else { continue };
+            let hash = live.applied.clone().unwrap_or_default();
+            let ready = live.workload.as_ref().is_some_and(|w| w.missing().is_none());
+            let name = format!("{}-{hash}", id.name);
+            if ready && !self.leaderless.contains(&hash) {
+                candidate.get_or_insert(name.clone());
+            }
+            let trouble = if ready { String::new() } else { "container main CrashLoopBackOff".to_owned() };
+            pods.push(PodSeen { hostname: name.clone(), name, deleting: false, trouble, event: String::new() });
+        }
+        let lease = look.lease.as_ref().and_then(|lease| {
+            if self.now >= self.lease_from
+                && let Some(pod) = candidate
+            {
+                self.leases.insert(lease.clone(), pod);
+            }
+            let holder = self.leases.get(lease)?;
+            Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: None })
+        });
+        Evidence { lease, pods, unreadable: None }
     }
 
     pub fn snapshot(&self, learned: &Learned) -> Snapshot {
@@ -212,7 +296,9 @@ impl Model {
             };
             manifests.entry((revision, instance)).or_insert(manifest);
         }
+        let copy = self.copy(desired.as_ref().ok(), &manifests);
         Snapshot {
+            copy,
             rollout: Arc::new(self.rollout.clone()),
             namespace_terminating: self.terminating,
             children: self.children.values().cloned().map(Arc::new).collect(),
@@ -276,11 +362,12 @@ impl Model {
     /// Lets time pass until nothing changes any more.
     pub fn run(&mut self) {
         let mut idle = 0;
-        for _ in 0..60 {
+        for _ in 0..600 {
             self.play_workloads();
+            let before = self.rollout.status.clone();
             let (steps, again) = self.turn(usize::MAX);
-            idle = if steps == 0 { idle + 1 } else { 0 };
-            if idle > 3 {
+            idle = if steps == 0 || self.rollout.status == before { idle + 1 } else { 0 };
+            if idle > 3 && self.phase() != "Pending" {
                 // It only looks again at what no watch tells.
                 return;
             }
@@ -340,6 +427,14 @@ impl Model {
                 self.rollout.status = Some(serde_json::from_value(stored).unwrap());
             }
             Step::ReadPin { .. } => {}
+            Step::Look(look) => {
+                let seen = self.look(look);
+                learned.looks.insert(look.clone(), seen);
+            }
+            Step::DeleteLease { name } => {
+                self.leases.remove(name);
+                learned.deleted_leases.insert(name.clone());
+            }
             Step::Pin(pin) => {
                 let uid = self.uid();
                 self.revisions.retain(|r| r.name != pin.name);
@@ -419,6 +514,9 @@ impl Model {
         if self.broken.iter().any(|v| object.body().to_string().contains(&format!("numaflow:{v}"))) {
             self.broken.insert(object.hash.clone());
         }
+        if self.leaderless.iter().any(|v| object.body().to_string().contains(&format!("numaflow:{v}"))) {
+            self.leaderless.insert(object.hash.clone());
+        }
         let uid = old.as_ref().map_or_else(|| self.uid(), |l| l.uid.clone());
         let same = old.as_ref().is_some_and(|l| l.applied.as_ref() == Some(&object.hash));
         let fields = format!("fields of {}", object.hash);
@@ -431,7 +529,7 @@ impl Model {
             uid: uid.clone(),
             resource_version: "1".into(),
             deleting: false,
-            tracking: Some(mark_of_rollout("numaflow-controller")),
+            tracking: Some(object.mark(&mark_of_rollout("numaflow-controller"))),
             adoptable: false,
             controlled: false,
             applied: Some(object.hash.clone()),
@@ -439,7 +537,11 @@ impl Model {
             workload,
         };
         self.live.insert(object.id.clone(), live);
-        learned.applied.push(AppliedObject {
+        let applied = match &object.part {
+            Part::Production => &mut learned.applied,
+            Part::Isolated { .. } => &mut learned.applied_copies,
+        };
+        applied.push(AppliedObject {
             group: object.id.group.clone(),
             version: object.version.clone(),
             kind: object.id.kind.clone(),
@@ -454,7 +556,10 @@ impl Model {
     fn check_invariants(&self, step: &Step) {
         let promoted = self.children.values().filter(|c| state_of(c) == Some(UpgradeState::Promoted)).count();
         assert!(promoted <= 1, "two promoted children after {step:?}");
-        if let Step::Prune { id, .. } = step
+        let upgrading = self.children.values().filter(|c| state_of(c) == Some(UpgradeState::Upgrading)).count();
+        assert!(upgrading <= 1, "two upgrading children after {step:?}");
+        if let Step::Prune { id, foreground: false, .. } = step
+            && !id.name.contains("-x-")
             && self.rollout.metadata.deletion_timestamp.is_none()
         {
             // What takes the place of the pruned object is applied: every object that the child in production wants is
@@ -496,7 +601,14 @@ impl Model {
 
     /// Production: names of the objects, and the version that each Deployment runs.
     pub fn production(&self) -> Vec<String> {
-        self.live.values().map(|l| format!("{} {}", l.id, l.applied.as_deref().unwrap_or_default())).collect()
+        let ours = self.live.values().filter(|l| l.tracking.as_deref() == Some("numaflow-controller"));
+        ours.map(|l| format!("{} {}", l.id, l.applied.as_deref().unwrap_or_default())).collect()
+    }
+
+    /// Names of the objects of isolated copies.
+    pub fn copies(&self) -> Vec<String> {
+        let copies = self.live.values().filter(|l| l.tracking.as_deref() != Some("numaflow-controller"));
+        copies.map(|l| l.id.to_string()).collect()
     }
 
     pub fn uid_of(&self, name: &str) -> Option<&str> {

@@ -1,0 +1,80 @@
+//! Reads of leases, and of pods and their events: made when an assessment asks for them, never watched. Deleting the lease
+//! of an isolated copy belongs here too.
+
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Pod},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
+
+use super::{
+    Cluster, Failure, Lesson,
+    answer::{limited, own, with_sources},
+};
+use crate::evidence::{Evidence, LeaseSeen, Look, PodSeen};
+
+/// Pods of one workload that are looked at: what is wrong with a version is wrong with any of them.
+const PODS: u32 = 50;
+/// Pods whose events are asked for.
+const TOLD: usize = 2;
+
+impl Cluster {
+    /// Reads what there is. What cannot be read is said so in the answer, which is evidence too.
+    pub(super) async fn look(&self, namespace: &str, look: &Look) -> Evidence {
+        let mut evidence = Evidence::default();
+        if let Err(error) = self.read(namespace, look, &mut evidence).await {
+            evidence.unreadable = Some(with_sources(&error));
+        }
+        evidence
+    }
+
+    async fn read(&self, namespace: &str, look: &Look, evidence: &mut Evidence) -> Result<(), kube::Error> {
+        if let Some(name) = &look.lease {
+            let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+            evidence.lease = limited(api.get_opt(name)).await?.as_ref().map(LeaseSeen::of);
+        }
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        for (workload, selector) in &look.workloads {
+            let list = limited(api.list(&ListParams::default().labels(selector).limit(PODS))).await?;
+            evidence.pods.extend(list.items.iter().filter_map(|pod| PodSeen::of(pod, workload)));
+        }
+        if look.events {
+            let troubled = evidence.pods.iter_mut().filter(|p| !p.deleting && !p.trouble.is_empty());
+            for pod in troubled.take(TOLD) {
+                // Without its events a pod's own words still stand.
+                pod.event = self.last_warning(namespace, &pod.name).await.unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
+    /// The last event about a pod that warns.
+    async fn last_warning(&self, namespace: &str, pod: &str) -> Result<String, kube::Error> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let about = format!("involvedObject.kind=Pod,involvedObject.name={pod},type=Warning");
+        let events = limited(api.list(&ListParams::default().fields(&about))).await?.items;
+        let when = |event: &Event| {
+            let last = event.series.as_ref().and_then(|s| s.last_observed_time.as_ref()).map(|t| t.0);
+            last.or(event.last_timestamp.as_ref().map(|t| t.0)).or(event.event_time.as_ref().map(|t| t.0))
+        };
+        let last = events.into_iter().max_by_key(when);
+        Ok(last.map(|e| format!("{}: {}", e.reason.unwrap_or_default(), e.message.unwrap_or_default())).unwrap_or_default())
+    }
+
+    /// Deletes a lease; one that is gone already is as good, and one that may not be deleted does no harm.
+    pub(super) async fn delete_lease(&self, namespace: &str, name: &str) -> Result<Vec<Lesson>, Failure> {
+        let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+        match limited(api.delete(name, &DeleteParams::default())).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                tracing::warn!(namespace, lease = name, says = status.message, "the lease of an isolated copy stays");
+            }
+            Err(error) => own(&format!("Lease/{name}"), Err(error))?,
+        }
+        Ok(vec![Lesson::LeaseDeleted(name.to_owned())])
+    }
+}
