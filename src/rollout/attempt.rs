@@ -268,6 +268,12 @@ impl Turn<'_> {
         self.key(&target.version, &target.instance, &target.manifest.hash)
     }
 
+    /// The generation that a judgement of this attempt is about: edits that did not supersede it (a pause, another deadline)
+    /// are covered by it, and do not call for another attempt.
+    pub(super) fn judged_generation(&self, upgrade: &Upgrade) -> i64 {
+        if self.superseded(upgrade) { upgrade.generation } else { self.s.generation() }
+    }
+
     /// Whether this very attempt was judged already.
     pub(super) fn judged(&self, target: &Target) -> bool {
         self.stored.last_attempt.as_ref().is_some_and(|last| {

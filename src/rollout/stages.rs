@@ -236,6 +236,7 @@ impl Turn<'_> {
         let back = self.s.manifest(&promoted.revision, &promoted.instance_id).ok();
         let rolls = back.is_some_and(|manifest| rolls(&self.standing(&manifest)));
         self.next.upgrade = Some(Upgrade {
+            generation: self.judged_generation(upgrade),
             rolls,
             holder_before: String::new(),
             stage: Stage::RollBack.as_str().to_owned(),
@@ -271,6 +272,7 @@ impl Turn<'_> {
     /// is confirmed when its cause heals, and any other spec replaces it.
     fn stuck(mut self, upgrade: Upgrade, result: AttemptResult, reason: &str, message: &str) -> Plan {
         let old = self.stored.last_attempt.clone();
+        let upgrade = Upgrade { generation: self.judged_generation(&upgrade), ..upgrade };
         self.end(&upgrade, result, &upgrade.stage, reason, message);
         if let (Some(old), Some(new)) = (old, self.next.last_attempt.as_mut())
             && old.started_at == new.started_at

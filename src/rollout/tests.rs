@@ -4,3 +4,4 @@ mod model;
 mod properties;
 mod purity;
 mod scenarios;
+mod verify;

@@ -212,7 +212,8 @@ impl Turn<'_> {
             self.events.push(Event { warning: true, reason: "UpgradeBlocked", note: refusal.message.clone() });
             return self.save(production, Report::blocked(&refusal.reason, &refusal.message));
         }
-        self.end(upgrade, AttemptResult::Failed, stage, "DeadlineExceeded", words);
+        let upgrade = Upgrade { generation: self.judged_generation(upgrade), ..upgrade.clone() };
+        self.end(&upgrade, AttemptResult::Failed, stage, "DeadlineExceeded", words);
         self.events.push(Event { warning: true, reason: "UpgradeFailed", note: words.to_owned() });
         self.save(production, Report::failed("DeadlineExceeded", words))
     }

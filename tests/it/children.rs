@@ -62,7 +62,7 @@ enum Which {
 async fn deleted_in_the_middle(name: &str, which: Which) {
     let scene = Scene::new(name).await;
     let team = &scene.team;
-    let bad = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    let bad = version("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), bad, version("3.0.0")]).await;
     let _operator = scene.operator().await;
     let strategy = json!({"assessment": {"deadline": "8s"}});

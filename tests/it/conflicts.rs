@@ -52,7 +52,7 @@ async fn b07_conflicts_and_busy_servers_are_no_failures() {
 async fn b07_conflicts_during_an_installation_and_a_roll_back_are_no_failures_either() {
     let scene = Scene::new("conflict-back").await;
     let team = &scene.team;
-    let bad = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    let bad = version("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), bad]).await;
     let faults = Faults::default();
     // Every kind of object is refused once.
@@ -84,7 +84,7 @@ async fn b07_conflicts_during_an_installation_and_a_roll_back_are_no_failures_ei
 async fn c14_a_namespace_that_goes_in_the_middle_of_an_upgrade_is_let_go_at_once() {
     let scene = Scene::new("going").await;
     let (team, other) = (&scene.team, scene.another("other").await);
-    let waiting = version("1.4.0").controller(|w| w.ready_after(600));
+    let waiting = version("1.4.0").not_isolated().controller(|w| w.ready_after(600));
     let slow = version("1.5.0").and(workload("slow").ready_after(4));
     scene.define(&[version("1.3.3"), waiting, slow]).await;
     let _operator = scene.operator().await;

@@ -26,14 +26,17 @@ const KINDS: &str = "ServiceAccount,ConfigMap,Service,Role.rbac.authorization.k8
 #[derive(Clone, Copy, Debug)]
 enum Story {
     Install,
+    /// Verify and promotion.
     Upgrade,
+    /// Another version while one proves itself.
+    Supersede,
     RollBack,
     Delete,
 }
 
-/// One version, one that drops an object, brings one and has a Deployment made anew, and one that does the same and does
-/// not come up.
-fn versions() -> [Version; 3] {
+/// One version, one that drops an object, brings one and has a Deployment made anew, and two that do the same and do not
+/// come up: in production, and in isolation.
+fn versions() -> [Version; 4] {
     let service = |name: &str| {
         json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -45,7 +48,8 @@ fn versions() -> [Version; 3] {
     [
         version("1.3.3").object(service("old")).and(workload("server")),
         next("1.4.0"),
-        next("2.0.0").controller(|w| w.behaviour("never-ready")),
+        next("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready")),
+        next("2.1.0").controller(|w| w.behaviour("never-ready")),
     ]
 }
 
@@ -118,6 +122,16 @@ impl Story {
                 team.set_version("numaflow", "1.4.0").await;
                 team.deployed("numaflow", "1.4.0").await;
             }
+            Self::Supersede => {
+                team.set_version("numaflow", "2.1.0").await;
+                let proves = |r: &NumaflowControllerRollout| {
+                    let upgrade = r.status.as_ref().and_then(|s| s.upgrade.as_ref());
+                    upgrade.is_some_and(|u| u.stage == "Verify" && !u.isolated.is_empty())
+                };
+                team.until("numaflow", "proves itself", proves).await;
+                team.set_version("numaflow", "1.4.0").await;
+                team.deployed("numaflow", "1.4.0").await;
+            }
             Self::RollBack => {
                 team.set_version("numaflow", "2.0.0").await;
                 let judged = |r: &NumaflowControllerRollout| {
@@ -154,7 +168,10 @@ async fn settled(scene: &Scene) {
     eventually("one child that is Deployed, or none without the rollout", async || {
         let there = team.find::<NumaflowControllerRollout>("numaflow").await.is_some();
         let children = team.all::<NumaflowController>().await;
-        let phase = |c: &NumaflowController| c.status.as_ref().map(|s| s.phase.as_str().to_owned()).unwrap_or_default();
+        let phase = |c: &NumaflowController| {
+            let status = c.status.clone().unwrap_or_default();
+            if status.isolated.is_some() { "with a copy".to_owned() } else { status.phase.as_str().to_owned() }
+        };
         let phases: Vec<_> = children.iter().map(phase).collect();
         let wanted = if there { vec!["Deployed"] } else { vec![] };
         if phases == wanted { Ok(()) } else { Err(format!("{phases:?}")) }
@@ -188,6 +205,11 @@ async fn an_installation_survives_a_crash_after_any_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_survives_a_crash_after_any_write() {
     crash_after_every_write(Story::Upgrade).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_in_the_middle_of_an_assessment_survives_a_crash_after_any_write() {
+    crash_after_every_write(Story::Supersede).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

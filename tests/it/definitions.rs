@@ -238,7 +238,7 @@ async fn a_definition_with_a_secret_is_pinned_in_a_secret_and_found_there_again(
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"token": text},
         })
     };
-    let bad = version("2.0.0").object(secret("second")).controller(|w| w.behaviour("never-ready"));
+    let bad = version("2.0.0").not_isolated().object(secret("second")).controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3").object(secret("first")), bad]).await;
     let permit = |s: &mut numaplane::settings::Settings| {
         s.permitted = s.permitted.clone().and("Secret".parse().unwrap());

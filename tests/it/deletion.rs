@@ -69,7 +69,7 @@ async fn a_deleted_rollout_takes_everything_of_its_own_along_and_nothing_else() 
 async fn a_rollout_deleted_in_the_middle_of_an_upgrade_or_after_a_failure_goes_as_well() {
     let scene = Scene::new("delete-mid").await;
     let team = &scene.team;
-    let bad = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    let bad = version("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), bad]).await;
     let _operator = scene.operator().await;
     for first in ["1.3.3", "2.0.0", "9.9.9"] {

@@ -60,7 +60,7 @@ async fn a01_the_old_version_comes_back_after_any_failure() {
 async fn a01_setting_the_old_version_does_not_wait_for_the_bad_one_to_fail() {
     let scene = Scene::new("early").await;
     let team = &scene.team;
-    let stuck = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    let stuck = version("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), stuck]).await;
     let _operator = scene.operator_with(|s| s.defaults.deadline = std::time::Duration::from_mins(10)).await;
     team.install("numaflow", "1.3.3").await;
@@ -79,7 +79,7 @@ async fn a01_setting_the_old_version_does_not_wait_for_the_bad_one_to_fail() {
 async fn a01_a_failed_version_is_tried_again_when_asked_for_again_or_by_annotation_and_not_by_itself() {
     let scene = Scene::new("again").await;
     let team = &scene.team;
-    let bad = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    let bad = version("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
     scene.define(&[version("1.3.3"), bad]).await;
     let operator = scene.operator().await;
     team.install_with("numaflow", impatient("1.3.3")).await;
@@ -180,7 +180,7 @@ async fn changes_of_mind_end_at_the_last_one_and_there_are_never_two_promoted_ch
 async fn a_paused_rollout_starts_nothing_and_finishes_what_it_began() {
     let scene = Scene::new("paused").await;
     let team = &scene.team;
-    scene.define(&[version("1.3.3"), version("1.4.0").controller(|w| w.ready_after(3)), version("1.5.0")]).await;
+    scene.define(&[version("1.3.3"), version("1.4.0").not_isolated().controller(|w| w.ready_after(3)), version("1.5.0")]).await;
     let _operator = scene.operator().await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;

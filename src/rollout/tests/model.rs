@@ -558,6 +558,14 @@ impl Model {
         assert!(promoted <= 1, "two promoted children after {step:?}");
         let upgrading = self.children.values().filter(|c| state_of(c) == Some(UpgradeState::Upgrading)).count();
         assert!(upgrading <= 1, "two upgrading children after {step:?}");
+        if let (Step::Apply { object, .. } | Step::Recreate { object, .. }, Some("Verify")) = (step, self.stage())
+            && object.part == Part::Production
+        {
+            let promoted = self.rollout.status.as_ref().unwrap().promoted.clone().unwrap();
+            let snapshot = self.snapshot(&Learned::default());
+            let manifest = snapshot.manifest(&promoted.revision, &promoted.instance_id).unwrap();
+            assert!(manifest.objects.contains(object), "{} changed while another version proves itself", object.id);
+        }
         if let Step::Prune { id, foreground: false, .. } = step
             && !id.name.contains("-x-")
             && self.rollout.metadata.deletion_timestamp.is_none()
@@ -576,6 +584,10 @@ impl Model {
     }
 
     // ---- questions of the tests ---------------------------------------------------------------------------------
+
+    pub fn stage(&self) -> Option<&str> {
+        self.rollout.status.as_ref()?.upgrade.as_ref().map(|u| u.stage.as_str())
+    }
 
     pub fn phase(&self) -> &str {
         self.rollout.status.as_ref().map_or("", |s| s.phase.as_str())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 use super::model::Model;
@@ -21,6 +22,14 @@ enum Happening {
     /// The process dies after so many steps.
     Crash(usize),
     Pause(bool),
+    ForcePromote(bool),
+    /// No pod of this version ever takes the lease, or every pod does.
+    Leaderless(usize, bool),
+    /// An old process keeps every lease for so many seconds.
+    Linger(u64),
+    /// Only the isolated copies become unavailable.
+    BreakCopies,
+    Label(usize, usize),
 }
 
 const VERSIONS: [&str; 4] = ["1.0", "2.0", "3.0-broken", "9.9"];
@@ -38,6 +47,11 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => (1..700u64).prop_map(Happening::Pass),
         4 => (0..12usize).prop_map(Happening::Crash),
         1 => any::<bool>().prop_map(Happening::Pause),
+        1 => any::<bool>().prop_map(Happening::ForcePromote),
+        1 => (0..VERSIONS.len(), any::<bool>()).prop_map(|(v, on)| Happening::Leaderless(v, on)),
+        1 => (1..2000u64).prop_map(Happening::Linger),
+        2 => Just(Happening::BreakCopies),
+        1 => (0..3usize, 0..3usize).prop_map(|(n, label)| Happening::Label(n, label)),
     ]
 }
 
@@ -79,6 +93,29 @@ fn happen(model: &mut Model, happening: &Happening) {
             model.turn(*steps);
         }
         Happening::Pause(on) => model.edit(|spec| spec.paused = Some(*on)),
+        Happening::ForcePromote(on) => {
+            model.edit(|spec| spec.strategy.get_or_insert_default().force_promote = Some(*on));
+        }
+        Happening::Leaderless(v, on) => {
+            if *on {
+                model.leaderless.insert(VERSIONS[*v].into());
+            } else {
+                model.leaderless.clear();
+            }
+        }
+        Happening::Linger(seconds) => model.lease_from = model.now + SignedDuration::from_secs(*seconds as i64),
+        Happening::BreakCopies => {
+            let copies = model.live.values_mut().filter(|l| l.tracking.as_deref() != Some("numaflow-controller"));
+            copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
+        }
+        Happening::Label(n, label) => {
+            // Somebody plays with the labels; never so that there are two promoted ones, which would be their doing.
+            let value = [("upgrade-state", "recyclable"), ("upgrade-state", ""), ("force-promote", "true")][*label];
+            if let Some(child) = model.children.values_mut().nth(*n) {
+                let labels = child.metadata.labels.get_or_insert_default();
+                labels.insert(format!("numaplane.numaproj.io/{}", value.0), value.1.into());
+            }
+        }
     }
 }
 
@@ -88,19 +125,23 @@ proptest! {
     /// The invariants themselves (never two promoted, nothing pruned before its successor is applied, a fixed point in
     /// every turn, no apply to another object than the one seen) are checked by the model after each step.
     #[test]
-    fn whatever_happened_a_good_spec_gets_you_out(history in prop::collection::vec(happening(), 0..40)) {
-        let mut model = Model::new();
+    fn whatever_happened_a_good_spec_gets_you_out(
+        isolatable in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
+    ) {
+        let mut model = Model::with(isolatable);
         for happening in &history {
             happen(&mut model, happening);
         }
         model.refused.clear();
+        model.lease_from = Timestamp::MIN;
         model.define("5.0", &["numaflow-controller"]);
         model.edit(|spec| spec.paused = None);
         model.set_version("5.0");
         model.run();
         prop_assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("5.0")));
         prop_assert_eq!(model.children.len(), 1);
-        prop_assert_eq!(model.live.len(), 2, "{:?}", model.production());
+        prop_assert_eq!(model.live.len(), 2, "{:?} {:?}", model.production(), model.copies());
+        prop_assert_eq!(model.leases.keys().collect::<Vec<_>>(), ["numaflow-controller-lock"]);
         let steps = model.log.len();
         model.pass(Duration::from_hours(1));
         model.settle();
@@ -108,10 +149,23 @@ proptest! {
     }
 
     #[test]
-    fn once_something_is_confirmed_production_is_never_without_its_controller(
-        history in prop::collection::vec(happening(), 0..40)
+    fn every_story_has_an_end(
+        isolatable in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
     ) {
-        let mut model = Model::new();
+        let mut model = Model::with(isolatable);
+        for happening in &history {
+            happen(&mut model, happening);
+        }
+        model.edit(|spec| spec.paused = None);
+        model.run();
+        prop_assert!(matches!(model.phase(), "Deployed" | "Failed"), "{}", model.message());
+    }
+
+    #[test]
+    fn once_something_is_confirmed_production_is_never_without_its_controller(
+        isolatable in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
+    ) {
+        let mut model = Model::with(isolatable);
         model.run();
         for happening in &history {
             if matches!(happening, Happening::Immutable) {
@@ -125,10 +179,10 @@ proptest! {
 
     #[test]
     fn a_crash_after_any_step_ends_as_if_there_had_been_none(
-        version in 0..VERSIONS.len(), immutable in any::<bool>(), first in any::<bool>()
+        version in 0..VERSIONS.len(), immutable in any::<bool>(), first in any::<bool>(), isolatable in any::<bool>()
     ) {
         let start = || {
-            let mut model = Model::new();
+            let mut model = Model::with(isolatable);
             if !first {
                 model.run();
             }
@@ -148,6 +202,8 @@ proptest! {
                 model.production().into_iter().collect::<Vec<_>>(),
                 model.children.keys().cloned().collect::<Vec<_>>(),
                 model.condition("Ready").map(|(a, b)| (a.to_owned(), b.to_owned())),
+                model.copies(),
+                model.leases.keys().cloned().collect::<Vec<_>>(),
                 // What was made anew once is not made anew again.
                 model.log.iter().filter(|step| step.starts_with("Recreate")).count(),
             )

@@ -9,6 +9,8 @@ pub struct Version {
     workloads: Vec<Workload>,
     objects: Vec<Value>,
     padding: usize,
+    /// Fields of the entry besides version and fullSpec.
+    settings: Vec<String>,
 }
 
 /// A Deployment of a version.
@@ -21,7 +23,7 @@ pub struct Workload {
 pub fn version(version: &str) -> Version {
     let controller = workload("numaflow-controller").image(&format!("quay.io/numaproj/numaflow:v{version}"));
     let objects = vec![service_account(), role(), role_binding(), configuration()];
-    Version { version: version.to_owned(), workloads: vec![controller], objects, padding: 0 }
+    Version { version: version.to_owned(), workloads: vec![controller], objects, padding: 0, settings: Vec::new() }
 }
 
 impl Version {
@@ -56,6 +58,23 @@ impl Version {
             "metadata": {"name": "numaflow-cmd-params-config{{ .InstanceSuffix }}"},
             "data": {"namespaced": "true"},
         }))
+    }
+
+    /// Says of itself that it cannot be isolated: it is judged in production then.
+    #[must_use]
+    pub fn not_isolated(self) -> Self {
+        self.setting("isolated: false")
+    }
+
+    /// Says of itself that it elects no leader.
+    #[must_use]
+    pub fn without_leader(self) -> Self {
+        self.setting("leaderElection: false")
+    }
+
+    fn setting(mut self, line: &str) -> Self {
+        self.settings.push(line.to_owned());
+        self
     }
 
     /// Adds comments of this length.
@@ -206,14 +225,21 @@ fn merge(into: &mut Value, fields: Value) {
 
 /// The value of a ConfigMap key that defines these versions.
 pub fn config_map_value<'a>(versions: impl IntoIterator<Item = &'a Version>) -> String {
-    let entries = versions.into_iter().map(|v| entry(&v.version, &v.full_spec()));
+    let entries = versions.into_iter().map(|v| {
+        let settings: String = v.settings.iter().map(|line| format!("  {line}\n")).collect();
+        entry_with(&v.version, &settings, &v.full_spec())
+    });
     format!("controllerDefinitions:\n{}", entries.collect::<String>())
 }
 
 /// One entry of such a value.
 pub fn entry(version: &str, full_spec: &str) -> String {
+    entry_with(version, "", full_spec)
+}
+
+fn entry_with(version: &str, settings: &str, full_spec: &str) -> String {
     let indented: String = full_spec.lines().map(|line| format!("    {line}\n")).collect();
-    format!("- version: \"{version}\"\n  fullSpec: |\n{indented}")
+    format!("- version: \"{version}\"\n{settings}  fullSpec: |\n{indented}")
 }
 
 fn service_account() -> Value {

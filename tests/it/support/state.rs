@@ -62,6 +62,8 @@ pub async fn of(team: &Team, rollout: &str) -> String {
             "objects": status.inventory.iter().map(|o| format!("{}/{}", o.kind, o.name)).collect::<Vec<_>>(),
         });
     }
+    let leases = team.all::<k8s_openapi::api::coordination::v1::Lease>().await;
+    let copies = leases.iter().filter(|l| l.name_any().contains("-x-")).count();
     let state = json!({
         "phase": status.phase,
         "lastAttempt": status.last_attempt.map(|a| (a.version, a.result, a.stage, a.reason)),
@@ -71,6 +73,7 @@ pub async fn of(team: &Team, rollout: &str) -> String {
         "nameCount": status.name_count,
         "finalizers": found.finalizers(),
         "children": children,
+        "leases of copies": copies,
         "objects": objects(team).await,
     });
     let short_uid: String = found.uid().unwrap_or_default().chars().filter(char::is_ascii_hexdigit).take(8).collect();

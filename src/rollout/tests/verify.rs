@@ -1,0 +1,413 @@
+//! Scenarios of the isolated copy: what proves itself, what does not, and how users step in.
+
+use std::time::Duration;
+
+use super::model::Model;
+use crate::api::{LABEL_FORCE_PROMOTE, LABEL_UPGRADE_STATE};
+
+/// A rollout at 1.0, confirmed; all versions can be isolated.
+fn deployed() -> Model {
+    let mut model = Model::isolatable();
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
+    model
+}
+
+fn stage(model: &Model) -> &str {
+    model.stage().unwrap_or_default()
+}
+
+/// An upgrade to 2.0 whose copy is up and in its window.
+fn in_window() -> Model {
+    let mut model = deployed();
+    model.set_version("2.0");
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model
+}
+
+#[test]
+fn a_good_version_proves_itself_beside_production_and_takes_over_once() {
+    let mut model = deployed();
+    let before = model.production();
+    model.set_version("2.0");
+    model.settle();
+    assert_eq!((stage(&model), model.phase()), ("Verify", "Pending"));
+    assert_eq!(model.copies().len(), 3, "{:?}", model.copies());
+    assert_eq!(model.production(), before);
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(59));
+    model.settle();
+    assert_eq!((stage(&model), model.production()), ("Verify", before));
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    assert_eq!(model.copies(), Vec::<String>::new());
+    assert_eq!(model.leases.keys().collect::<Vec<_>>(), ["numaflow-controller-lock"], "the lease of the copy is gone");
+    assert_eq!(model.children.len(), 1);
+    assert!(model.children["numaflow-controller-1"].status.as_ref().unwrap().isolated.is_none());
+}
+
+#[test]
+fn b02_a_version_that_never_comes_up_fails_at_the_deadline_and_production_is_not_touched() {
+    let mut model = deployed();
+    let (before, steps) = (model.production(), model.log.len());
+    model.set_version("3.0-broken");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("1.0")));
+    assert_eq!(model.result(), ("Failed", "Verify", "DeadlineExceeded"));
+    assert!(model.message().contains("container main CrashLoopBackOff"), "{}", model.message());
+    assert_eq!(model.production(), before);
+    assert_eq!((model.copies().len(), model.children.len()), (0, 1));
+    let touched: Vec<_> = model.log[steps..].iter().filter(|s| s.starts_with("Apply") && !s.contains("-x-")).collect();
+    assert!(touched.is_empty(), "{touched:?}");
+}
+
+#[test]
+fn b02_flapping_does_not_reset_the_deadline() {
+    let mut model = deployed();
+    model.set_version("2.0");
+    model.settle();
+    let start = model.now;
+    // Healthy for forty seconds of a window of sixty, and then not for twenty; again and again.
+    for round in 0..20 {
+        for (healthy, seconds) in [(true, 40), (false, 20)] {
+            model.play_workloads();
+            if !healthy {
+                let copies = model.live.values_mut().filter(|l| l.id.name.contains("-x-"));
+                copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
+            }
+            model.settle();
+            model.pass(Duration::from_secs(seconds));
+            model.settle();
+        }
+        if model.phase() == "Failed" {
+            assert!(round >= 9, "not before the deadline");
+            break;
+        }
+    }
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("1.0")));
+    assert!(model.message().contains("healthy"), "{}", model.message());
+    assert!(model.now.duration_since(start).as_secs() <= 10 * 60 + 60, "at the deadline, and one look");
+}
+
+#[test]
+fn a14_success_comes_only_at_the_end_of_a_window_without_a_failure_in_it() {
+    let mut model = in_window();
+    model.pass(Duration::from_secs(50));
+    let copies = model.live.values_mut().filter(|l| l.id.name.contains("-x-"));
+    copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(50));
+    model.settle();
+    assert_eq!((stage(&model), model.promoted()), ("Verify", Some("1.0")), "100 s of health, but not in a row");
+    model.pass(Duration::from_secs(15));
+    model.run();
+    assert_eq!(model.promoted(), Some("2.0"));
+}
+
+#[test]
+fn a14_a_second_upgrade_inherits_no_times_and_a_first_installation_is_judged_in_place() {
+    let mut model = in_window();
+    model.pass(Duration::from_secs(50));
+    model.settle();
+    model.define("4.0", &["numaflow-controller"]);
+    model.set_version("4.0");
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(30));
+    model.settle();
+    assert_eq!((stage(&model), model.promoted()), ("Verify", Some("1.0")));
+    let mut first = Model::isolatable();
+    first.settle();
+    assert_eq!((stage(&first), first.copies().len()), ("Confirm", 0), "there is nothing beside which it could prove itself");
+}
+
+#[test]
+fn b01_a_running_version_that_is_broken_does_not_hold_back_a_good_one() {
+    let mut model = deployed();
+    let stuck: Vec<String> = model.live.values().filter_map(|l| l.applied.clone()).collect();
+    model.broken.extend(stuck);
+    model.play_workloads();
+    model.settle();
+    model.set_version("2.0");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    // And both bad: an end, with one child, and no going to and fro.
+    let stuck: Vec<String> = model.live.values().filter_map(|l| l.applied.clone()).collect();
+    model.broken.extend(stuck);
+    model.set_version("3.0-broken");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("2.0")));
+    let steps = model.log.len();
+    model.pass(Duration::from_hours(1));
+    model.settle();
+    assert_eq!((model.log.len(), model.children.len()), (steps, 1));
+}
+
+#[test]
+fn b03_every_change_after_a_failure_is_a_fresh_attempt() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.run();
+    assert_eq!(model.phase(), "Failed");
+    let count = |model: &Model| model.rollout.status.as_ref().unwrap().name_count;
+    assert_eq!(count(&model), Some(1));
+    model.set_version("1.0");
+    model.run();
+    assert_eq!((model.phase(), count(&model)), ("Deployed", Some(1)), "nothing had to be attempted");
+    model.set_version("3.0-broken");
+    model.run();
+    assert_eq!((model.phase(), count(&model)), ("Failed", Some(2)));
+    model.broken.clear();
+    model.define_text("3.0-broken", &super::model::text("3.0-mended", &["numaflow-controller"]));
+    model.run();
+    assert_eq!((model.phase(), model.promoted(), count(&model)), ("Deployed", Some("3.0-broken"), Some(3)));
+}
+
+#[test]
+fn b04_going_back_during_the_assessment_is_quiet_and_at_once() {
+    let mut model = in_window();
+    let before = model.production();
+    let steps = model.log.len();
+    model.set_version("1.0");
+    model.settle();
+    assert_eq!((model.phase(), stage(&model)), ("Deployed", ""));
+    assert_eq!(model.production(), before);
+    assert_eq!((model.copies().len(), model.children.len()), (0, 1));
+    assert!(!model.log[steps..].iter().any(|s| s.starts_with("Apply") || s.starts_with("CreateChild")));
+    assert_eq!(model.result().0, "Superseded");
+    assert_eq!(model.condition("Stalled"), None);
+    assert_eq!(model.condition("Ready"), Some(("True", "Deployed")));
+}
+
+#[test]
+fn b05_only_the_last_of_several_changes_is_assessed_and_from_zero() {
+    let mut model = in_window();
+    for version in ["4.0", "5.0"] {
+        model.define(version, &["numaflow-controller"]);
+    }
+    model.pass(Duration::from_secs(30));
+    model.set_version("4.0");
+    // The process dies in the middle of it.
+    model.turn(5);
+    model.set_version("5.0");
+    model.settle();
+    let states = model.children.values().map(|c| c.metadata.labels.as_ref().unwrap()[LABEL_UPGRADE_STATE].as_str());
+    assert_eq!(states.filter(|s| *s == "upgrading").count(), 1);
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(55));
+    model.settle();
+    assert_eq!((stage(&model), model.promoted()), ("Verify", Some("1.0")));
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("5.0")));
+    assert_eq!((model.copies().len(), model.children.len()), (0, 1));
+}
+
+#[test]
+fn a_version_whose_pods_never_lead_is_not_promoted() {
+    let mut model = deployed();
+    model.leaderless.insert("2.0".into());
+    model.set_version("2.0");
+    model.run();
+    assert_eq!(model.result(), ("Failed", "Verify", "DeadlineExceeded"));
+    assert!(model.message().contains("lease numaflow-controller-lock-x-"), "{}", model.message());
+}
+
+#[test]
+fn production_is_confirmed_only_when_a_new_pod_leads_and_an_old_process_may_keep_the_lease_for_a_while() {
+    let mut model = in_window();
+    model.pass(Duration::from_secs(61));
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    model.lease_from = model.now + jiff::SignedDuration::from_secs(90);
+    model.play_workloads();
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    assert!(model.message().contains("numaflow-controller-lock"), "{}", model.message());
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    assert!(model.now >= model.lease_from);
+    // For ever is too long: the last version comes back.
+    let mut model = in_window();
+    model.pass(Duration::from_secs(61));
+    model.settle();
+    model.lease_from = jiff::Timestamp::MAX;
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("1.0")));
+    assert_eq!(model.result().1, "Confirm");
+}
+
+#[test]
+fn b06_force_promote_ends_the_waiting_of_one_attempt_and_a_revert_wins_over_it() {
+    let force = |model: &mut Model, on: bool| {
+        model.edit(|spec| spec.strategy.as_mut().unwrap().force_promote = Some(on));
+    };
+    // With nothing to promote it changes nothing.
+    let mut model = deployed();
+    force(&mut model, true);
+    let steps = model.log.len();
+    model.settle();
+    assert!(model.log[steps..].iter().all(|s| s.starts_with("WriteStatus")));
+    // It is honoured in the next attempt, and in that alone.
+    model.set_version("2.0");
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    assert!(model.message().contains("forcePromote"), "{}", model.message());
+    model.run();
+    assert_eq!(model.promoted(), Some("2.0"));
+    model.set_version("1.0");
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    assert!(model.message().contains("honoured for version \"2.0\""), "{}", model.message());
+    model.run();
+    assert_eq!(model.promoted(), Some("1.0"));
+    // Set in the middle of an assessment, of a version that never gets ready; then the user thinks better of it.
+    force(&mut model, false);
+    model.set_version("3.0-broken");
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    force(&mut model, true);
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    model.set_version("1.0");
+    model.run();
+    assert_eq!((model.phase(), model.promoted(), model.children.len()), ("Deployed", Some("1.0"), 1));
+}
+
+#[test]
+fn the_label_on_the_child_ends_its_assessment() {
+    let mut model = deployed();
+    model.set_version("2.0");
+    model.settle();
+    let child = model.children.get_mut("numaflow-controller-1").unwrap();
+    child.metadata.labels.as_mut().unwrap().insert(LABEL_FORCE_PROMOTE.to_owned(), "true".to_owned());
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    model.run();
+    assert_eq!(model.promoted(), Some("2.0"));
+}
+
+#[test]
+fn pausing_stops_the_clocks_of_an_assessment() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.settle();
+    model.pass(Duration::from_mins(5));
+    model.edit(|spec| spec.paused = Some(true));
+    model.settle();
+    assert!(model.message().contains("spec.paused"), "{}", model.message());
+    model.pass(Duration::from_hours(5));
+    model.settle();
+    assert_eq!((stage(&model), model.phase()), ("Verify", "Pending"));
+    model.edit(|spec| spec.paused = None);
+    model.settle();
+    model.pass(Duration::from_mins(4));
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model.pass(Duration::from_mins(2));
+    model.settle();
+    assert_eq!((model.phase(), model.result().1), ("Failed", "Verify"), "{:?}", model.rollout.status.as_ref().unwrap().upgrade);
+    // Going back needs no resumption.
+    model.edit(|spec| spec.paused = Some(true));
+    model.set_version("1.0");
+    model.settle();
+    assert_eq!(model.phase(), "Deployed");
+}
+
+#[test]
+fn a_version_that_cannot_be_isolated_is_judged_in_production_and_the_status_says_why() {
+    let mut model = deployed();
+    model.isolatable = false;
+    model.define("2.0", &["numaflow-controller"]);
+    model.set_version("2.0");
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    assert!(model.message().contains("without Verify: "), "{}", model.message());
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(30));
+    model.settle();
+    assert_eq!(model.phase(), "Pending", "its window is in production then");
+    model.run();
+    assert_eq!(model.promoted(), Some("2.0"));
+    let last = model.rollout.status.as_ref().unwrap().last_attempt.as_ref().unwrap();
+    assert!(last.message.contains("without Verify"), "{}", last.message);
+}
+
+#[test]
+fn a_copy_that_the_server_refuses_is_blocked_before_anything_is_made_and_heals() {
+    let mut model = deployed();
+    model.refused.insert("numaflow-server-x-".into());
+    model.refused.insert("x-0".into());
+    model.set_version("2.0");
+    model.settle();
+    assert_eq!((model.phase(), model.result().0), ("Failed", "Blocked"));
+    assert_eq!((model.children.len(), model.copies().len()), (1, 0));
+    model.refused.clear();
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+}
+
+#[test]
+fn a13_children_deleted_during_the_assessment_come_back() {
+    for victims in [
+        vec!["numaflow-controller-0"],
+        vec!["numaflow-controller-1"],
+        vec!["numaflow-controller-0", "numaflow-controller-1"],
+    ] {
+        for version in ["2.0", "3.0-broken"] {
+            let mut model = deployed();
+            let before = model.production();
+            model.set_version(version);
+            model.settle();
+            model.play_workloads();
+            model.settle();
+            for victim in &victims {
+                model.children.remove(*victim);
+            }
+            if victims.contains(&"numaflow-controller-1") {
+                // Its copy goes with it.
+                model.live.retain(|id, _| !id.name.contains("-x-"));
+            }
+            model.settle();
+            assert_eq!(model.production(), before, "{victims:?}");
+            model.run();
+            let expected = if version == "2.0" { ("Deployed", Some("2.0")) } else { ("Failed", Some("1.0")) };
+            assert_eq!((model.phase(), model.promoted()), expected, "{victims:?}");
+            assert_eq!((model.children.len(), model.copies().len()), (1, 0), "{victims:?} {version}");
+            assert_eq!(model.leases.len(), 1, "{:?}", model.leases);
+        }
+    }
+}
+
+#[test]
+fn a_deleted_rollout_drops_what_proves_itself_and_keeps_production_for_its_pipelines() {
+    let mut model = in_window();
+    let before = model.production();
+    model.add_pipeline("p", "");
+    model.delete();
+    model.settle();
+    assert!(!model.gone);
+    assert_eq!((model.production(), model.copies().len(), model.children.len()), (before, 0, 1));
+    model.dependants.objects.clear();
+    model.settle();
+    assert!(model.gone && model.live.is_empty());
+}
+
+#[test]
+fn a05_an_edit_of_the_running_version_is_an_upgrade_like_any_other() {
+    let mut model = deployed();
+    model.define("1.0", &["numaflow-controller", "helper"]);
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
+    assert!(model.uid_of("helper").is_some());
+}
