@@ -29,5 +29,6 @@ mod recovery;
 mod refusals;
 mod seed;
 mod shapes;
+mod stand_in;
 mod steering;
 mod timeline;

@@ -17,13 +17,15 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{faults::Faults, wait::eventually};
+use super::{faults::Faults, leases::Leases, wait::eventually};
 
 /// The control plane of this process.
 pub struct ControlPlane {
     dir: PathBuf,
     administrator: Kubeconfig,
     operator: Kubeconfig,
+    /// Who leads in simulated pods.
+    pub leases: Leases,
     /// Its standard input ends with this process, however that ends, and the control plane ends with it.
     _process: Option<Child>,
 }
@@ -76,10 +78,12 @@ impl ControlPlane {
         let control_plane = Self {
             administrator: read("kubeconfig"),
             operator: read("kubeconfig-operator"),
+            leases: Leases::default(),
             dir: dir.clone(),
             _process: process,
         };
         control_plane.install_crds();
+        control_plane.leases.play(control_plane.administrator.clone());
         control_plane
     }
 
@@ -112,8 +116,7 @@ impl ControlPlane {
 
     /// A client of the administrator.
     pub async fn administrator(&self) -> Client {
-        let config = config(&self.administrator).await;
-        Client::try_from(config).expect("a client can be made")
+        client(&self.administrator).await
     }
 
     /// A client of the operator, whose requests are in the audit log and pass through `faults`.
@@ -126,6 +129,11 @@ impl ControlPlane {
         }
         ClientBuilder::try_from(config).expect("a client can be made").with_layer(faults).build()
     }
+}
+
+/// A client of whoever the kubeconfig is for.
+pub async fn client(kubeconfig: &Kubeconfig) -> Client {
+    Client::try_from(config(kubeconfig).await).expect("a client can be made")
 }
 
 async fn config(kubeconfig: &Kubeconfig) -> Config {

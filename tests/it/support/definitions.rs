@@ -103,8 +103,9 @@ pub fn comments(bytes: usize) -> String {
     line.repeat(bytes.div_ceil(line.len()))
 }
 
-/// A Deployment of one replica.
+/// A Deployment of one replica. Only the controller's runs a controller; the others are what Numaflow has besides it.
 pub fn workload(name: &str) -> Workload {
+    let runs = if name == "numaflow-controller" { "controller" } else { name };
     let full = format!("{name}{{{{ .InstanceSuffix }}}}");
     let labels = json!({"app.kubernetes.io/part-of": "numaflow", "app.kubernetes.io/name": full});
     Workload {
@@ -122,7 +123,7 @@ pub fn workload(name: &str) -> Workload {
                         "containers": [{
                             "name": "controller-manager",
                             "image": "quay.io/numaproj/numaflow:latest",
-                            "args": ["controller"],
+                            "args": [runs],
                             "volumeMounts": [{"name": "controller-config", "mountPath": "/etc/numaflow"}],
                         }],
                         "volumes": [{
@@ -144,7 +145,9 @@ impl Workload {
         self
     }
 
-    fn container(mut self, fields: Value) -> Self {
+    /// Adds these fields to its container.
+    #[must_use]
+    pub fn container_with(mut self, fields: Value) -> Self {
         merge(&mut self.body["spec"]["template"]["spec"]["containers"][0], fields);
         self
     }
@@ -158,19 +161,19 @@ impl Workload {
     /// Gives its container another name.
     #[must_use]
     pub fn container_named(self, name: &str) -> Self {
-        self.container(json!({"name": name}))
+        self.container_with(json!({"name": name}))
     }
 
     /// Gives its container another image.
     #[must_use]
     pub fn image(self, image: &str) -> Self {
-        self.container(json!({"image": image}))
+        self.container_with(json!({"image": image}))
     }
 
     /// Gives its container these environment variables.
     #[must_use]
     pub fn env(self, name: &str, value: &str) -> Self {
-        self.container(json!({"env": [{"name": name, "value": value}]}))
+        self.container_with(json!({"env": [{"name": name, "value": value}]}))
     }
 
     /// Adds a label to the pods alone.
@@ -195,6 +198,24 @@ impl Workload {
     #[must_use]
     pub fn ready_after(self, seconds: u32) -> Self {
         self.pod_label("numaplane.test/ready-after", &seconds.to_string())
+    }
+
+    /// Lets the simulated pods never take the lease of their instance, as if their processes hung.
+    #[must_use]
+    pub fn takes_no_lease(self) -> Self {
+        self.pod_label("numaplane.test/lease", "none")
+    }
+
+    /// Lets the processes of the simulated pods live on, and renew their lease, for so long after their pods are gone.
+    #[must_use]
+    pub fn lingers(self, seconds: u32) -> Self {
+        self.pod_label("numaplane.test/linger", &seconds.to_string())
+    }
+
+    /// Lets the simulated pods take the lease only so long after they became ready.
+    #[must_use]
+    pub fn leads_after(self, seconds: u32) -> Self {
+        self.pod_label("numaplane.test/lease-after", &seconds.to_string())
     }
 
     /// Lets no node take the pods.

@@ -4,9 +4,12 @@ pub mod audit;
 pub mod control_plane;
 pub mod definitions;
 pub mod faults;
+pub mod leases;
 pub mod numaflow;
 pub mod operator;
 pub mod scene;
+#[path = "../../stand_in/mod.rs"]
+pub mod stand_in;
 pub mod state;
 pub mod team;
 pub mod wait;

@@ -10,6 +10,7 @@ use std::{
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
+    coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Pod},
 };
 use kube::{
@@ -139,11 +140,12 @@ fn random() -> String {
 impl Drop for Scene {
     fn drop(&mut self) {
         println!("{} took {:.1} s", self.name, self.began.elapsed().as_secs_f32());
+        let mut namespaces: Vec<String> = self.teams().into_iter().map(|t| t.namespace).collect();
+        namespaces.push(self.system.namespace.clone());
+        control_plane().leases.over(&namespaces);
         if !std::thread::panicking() {
             return;
         }
-        let mut namespaces: Vec<String> = self.teams().into_iter().map(|t| t.namespace).collect();
-        namespaces.push(self.system.namespace.clone());
         // The runtime of the test is on its way out; on a thread, because a thread may hold one runtime at a time.
         let shown = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -199,6 +201,11 @@ async fn dump(client: &Client, namespace: &str) {
         let conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
         let ready = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
         println!("Pod/{}: ready {ready}", pod.name_any());
+    }
+    for lease in list::<Lease>(client, namespace).await {
+        let (name, spec) = (lease.name_any(), lease.spec.unwrap_or_default());
+        let renewed = spec.renew_time.map(|time| time.0.to_string());
+        println!("Lease/{name}: held by {:?}, renewed {renewed:?}", spec.holder_identity.unwrap_or_default());
     }
     for map in list::<ConfigMap>(client, namespace).await {
         println!("ConfigMap/{}", map.name_any());
