@@ -44,13 +44,14 @@ test-tools:
 up: tools ## start a control plane under .run and leave it running
 	@$(control_plane) up --dir .run $(if $(PORT),--port $(PORT))
 
-down: ## end it, and an operator that the demo left running
+down: ## end it, and what the demo left running: an operator, and the stand-in for Numaflow
 	@if [ -x $(control_plane) ]; then $(control_plane) down --dir .run; else echo "nothing runs: the tools were never built"; fi
 
-run: check-cargo up ## run the operator from these sources against it, until Ctrl-C
+run: check-cargo up ## run the operator from these sources against it, until Ctrl-C, beside a stand-in for Numaflow
 	@$(kubectl) apply --server-side --force-conflicts -f crds/
 	@$(kubectl) create namespace numaplane-system --dry-run=client --output yaml | $(kubectl) apply --server-side -f -
 	@tools/demo.sh --end-operator
+	@tools/demo.sh --stand-in
 	@KUBECONFIG=$(CURDIR)/.run/kubeconfig-operator cargo run -- controller --namespace numaplane-system
 
 bench: check-cargo tools ## measure rollouts at scale, with an optimised build

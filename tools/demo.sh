@@ -1,21 +1,28 @@
 #!/usr/bin/env bash
 # Shows the operator at work on a local control plane, and leaves everything running; `make down` ends it.
 #
-# Usage: tools/demo.sh                   NUMAPLANE=PROGRAM uses that program instead of building one
+# Usage: tools/demo.sh                   NUMAPLANE=PROGRAM and STAND_IN=PROGRAM are used instead of building them
 #        tools/demo.sh --end-operator    only ends the operator that the last demo left running
+#        tools/demo.sh --stand-in        only starts the stand-in for Numaflow, in place of the last one
 #
 # A controller is installed and upgraded; then a version that nobody defined is asked for, and one that cannot start;
 # then a good one again. Every line says how many seconds the demo had run when it was printed. Lines about the rollout,
 # its children, the Deployment and its pods come from watches, as things happen.
 #
+# Simulated pods run no process, so the leader election of Numaflow's controller is played by tests/stand_in.
+#
 # Ends with 1, the reason, the last status and the end of the operator's log when a step does not get where it should.
 set -euo pipefail
 export LC_ALL=C
 [ -z "${NUMAPLANE:-}" ] || NUMAPLANE=$(realpath "$NUMAPLANE")
+[ -z "${STAND_IN:-}" ] || STAND_IN=$(realpath "$STAND_IN")
 cd "$(dirname "$0")/.."
 
 run=.run
 log=$run/logs/operator.log
+stand_in_log=$run/logs/stand-in.log
+# Shorter than the real 18, 15 and 2 s, with which an old controller leads for half a minute after its pod is gone.
+timings=(--linger 2s --lease-duration 2s --renew 500ms)
 kubectl=(.tools/bin/kubectl --kubeconfig "$run/kubeconfig")
 namespace=demo
 rollout=numaflow-controller
@@ -24,6 +31,7 @@ work=$(mktemp -d)
 state=$work/rollout # what the watch of the rollout saw last
 watchers=()
 operator=
+stand_in=
 generation=0
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -212,6 +220,7 @@ await() {
       fi
     fi
     kill -0 "$operator" 2>/dev/null || fail "the operator ended"
+    kill -0 "$stand_in" 2>/dev/null || fail "the stand-in for Numaflow ended, see $stand_in_log"
     ((SECONDS < end)) || fail "$words: not within $limit s"
     sleep 0.1
   done
@@ -236,8 +245,8 @@ settle() { sleep 0.4; }
 
 # ---- processes ------------------------------------------------------------------------------------------------------
 
-# The operator that an earlier demo recorded, as "pid start boot": an id alone may be another process's by now.
-recorded_operator() {
+# recorded NAME: the process that an earlier demo recorded, as "pid start boot": an id alone may be another's by now
+recorded() {
   [ -e "$run/pids" ] || return 0
   sed -n 's/^ *"\(name\|pid\|start\|boot\)": "\{0,1\}\([^",]*\).*/\1 \2/p' "$run/pids" |
     while read -r key value; do
@@ -245,7 +254,7 @@ recorded_operator() {
         name) name=$value ;;
         pid) pid=$value ;;
         start) start=$value ;;
-        boot) [ "$name" != operator ] || echo "$pid $start $value" ;;
+        boot) [ "$name" != "$1" ] || echo "$pid $start $value" ;;
       esac
     done | tail -n 1
 }
@@ -259,23 +268,41 @@ runs() {
   [ "${fields[0]}" != Z ] && [ "${fields[19]}" = "$2" ]
 }
 
+# end_last NAME WORDS: ends the process that was recorded last under this name
+end_last() {
+  local last
+  read -r -a last <<<"$(recorded "$1")"
+  [ ${#last[@]} -eq 3 ] && runs "${last[@]}" || return 0
+  say "ending $2 of the last demo"
+  kill "${last[0]}"
+  for _ in {1..100}; do
+    runs "${last[@]}" || break
+    sleep 0.1
+  done
+  ! runs "${last[@]}" || kill -KILL "${last[0]}"
+}
+
 end_last_operator() {
-  local last pid
-  read -r -a last <<<"$(recorded_operator)"
-  if [ ${#last[@]} -eq 3 ] && runs "${last[@]}"; then
-    say "ending the operator of the last demo"
-    kill "${last[0]}"
-    for _ in {1..100}; do
-      runs "${last[@]}" || break
-      sleep 0.1
-    done
-    ! runs "${last[@]}" || kill -KILL "${last[0]}"
-  fi
+  local pid
+  end_last operator "the operator"
   # Two operators would undo each other's work.
   for pid in $(grep -lsz "^KUBECONFIG=$PWD/$run/kubeconfig-operator\$" /proc/[0-9]*/environ | sed 's/[^0-9]//g'); do
     [[ $(readlink "/proc/$pid/exe") != */numaplane* ]] ||
       fail "an operator works on this control plane already: process $pid, perhaps of 'make run'; end it first"
   done
+}
+
+start_stand_in() {
+  KUBECONFIG=$PWD/$run/kubeconfig setsid "$stand_in_program" "${timings[@]}" </dev/null >"$stand_in_log" 2>&1 &
+  stand_in=$!
+  quietly .tools/bin/control-plane record --dir "$run" --name stand-in --pid "$stand_in"
+  for _ in {1..50}; do
+    [ ! -s "$stand_in_log" ] || break
+    sleep 0.1
+  done
+  kill -0 "$stand_in" 2>/dev/null || fail "the stand-in for Numaflow ended at once: $(tail -n 1 "$stand_in_log")"
+  local words="a stand-in for the leader election of Numaflow's controller, because simulated pods run no process"
+  say "$words: it takes and renews leases in their names (${timings[*]}); log: $stand_in_log"
 }
 
 free_port() {
@@ -340,20 +367,34 @@ remove_last_rollout() {
   quietly "${kubectl[@]}" wait pod --for delete --timeout 30s --namespace "$namespace" --selector "$selector"
 }
 
-if [ "${1:-}" = --end-operator ]; then
-  end_last_operator
-  exit
-fi
+# build TARGET…: has cargo build what is to be run
+build() {
+  tools/check-cargo.sh
+  cargo build "$@"
+}
+
+stand_in_program=${STAND_IN:-${CARGO_TARGET_DIR:-target}/debug/examples/numaflow-stand-in}
+case ${1:-} in
+  --end-operator)
+    end_last_operator
+    exit
+    ;;
+  --stand-in)
+    [ -n "${STAND_IN:-}" ] || build --example numaflow-stand-in
+    end_last stand-in "the stand-in for Numaflow"
+    start_stand_in
+    exit
+    ;;
+esac
 
 # ---- what is needed -------------------------------------------------------------------------------------------------
 
-if [ -n "${NUMAPLANE:-}" ]; then
-  program=$NUMAPLANE
-else
-  tools/check-cargo.sh
-  cargo build
-  program=${CARGO_TARGET_DIR:-target}/debug/numaplane
-fi
+# Both at once: cargo would compile what they are made of twice, because an example may use more features of it.
+targets=()
+[ -n "${NUMAPLANE:-}" ] || targets+=(--bin numaplane)
+[ -n "${STAND_IN:-}" ] || targets+=(--example numaflow-stand-in)
+[ ${#targets[@]} -eq 0 ] || build "${targets[@]}"
+program=${NUMAPLANE:-${CARGO_TARGET_DIR:-target}/debug/numaplane}
 [ -x .tools/bin/control-plane ] && [ -x .tools/bin/kubectl ] || tools/build.sh
 
 # ---- the demo -------------------------------------------------------------------------------------------------------
@@ -361,6 +402,7 @@ fi
 began=${EPOCHREALTIME/./}
 step "A control plane with one simulated node, definitions of three versions, and the operator"
 end_last_operator
+end_last stand-in "the stand-in for Numaflow"
 .tools/bin/control-plane up --dir "$run" --quiet 2>&1 | lines || fail "the control plane did not start"
 quietly "${kubectl[@]}" apply --server-side --force-conflicts --filename crds/
 quietly "${kubectl[@]}" wait --for condition=Established --timeout 20s --filename crds/
@@ -368,6 +410,7 @@ quietly "${kubectl[@]}" wait --for condition=Established --timeout 20s --filenam
 have_namespace numaplane-system
 quietly "${kubectl[@]}" apply --server-side --force-conflicts --filename examples/definitions.yaml
 say "definitions: 1.0.0, 1.1.0 and 1.2.0-broken, from examples/definitions.yaml"
+start_stand_in
 start_operator
 have_namespace "$namespace"
 remove_last_rollout
