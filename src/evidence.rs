@@ -93,7 +93,8 @@ impl PodSeen {
         }
         let name = metadata.name.clone().unwrap_or_default();
         let spec = pod.spec.clone().unwrap_or_default();
-        let cut: String = name.chars().take(HOSTNAME).collect();
+        // As kubelet cuts it.
+        let cut = name.get(..HOSTNAME).unwrap_or(&name).trim_end_matches(['-', '.']).to_owned();
         Some(Self {
             hostname: spec.hostname.unwrap_or(cut),
             deleting: metadata.deletion_timestamp.is_some(),

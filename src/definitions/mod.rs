@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! ConfigMap ─parse─▶ Definition ─▶ Catalogue ─lookup─▶ Definition ─render(instance)─▶ objects, hash
-//!     └▶ EntryError: entry, line, what to do               └▶ missing, ambiguous, malformed: why, in words
+//!     └▶ EntryError: entry, line, what to do               └▶ missing, ambiguous,  isolate(id, footprint) ─▶ the same
+//!                                                             malformed: why          beside production, or why not
 //! ```
 //!
 //! Everything here is pure: text in, values out. Who may define, what is pinned and when something is applied is
@@ -10,6 +11,7 @@
 
 mod catalogue;
 mod config_hash;
+mod controller_config;
 mod definition;
 mod entries;
 mod hash;
@@ -20,8 +22,11 @@ mod names;
 mod normalise;
 mod objects;
 mod parse;
+mod pods;
+mod references;
 mod render;
 mod salvage;
+mod selectors;
 mod template;
 mod versions;
 mod yaml;
@@ -29,8 +34,8 @@ mod yaml;
 pub use catalogue::{Catalogue, Counts, Lookup};
 pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
 pub use isolate::{Footprint, NotIsolated, isolate};
-pub use leader::{Leader, leader, lease_of_instance};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
+pub use leader::{Leader, leader, lease_of_instance};
 pub use objects::{DocumentError, Object, ObjectKey, Place};
 pub use parse::parse_config_map;
 pub use render::{RenderError, Rendered, render};

@@ -48,7 +48,7 @@ pub(super) fn check(object: &ObjectKey) -> Result<(), NameProblem> {
 
 /// Longest name of an object of this kind. The server accepts longer names for workloads, but the objects and labels
 /// that their controllers derive from them would be refused, and no pod would ever start.
-fn limit(object: &ObjectKey) -> usize {
+pub(super) fn limit(object: &ObjectKey) -> usize {
     match (object.group.as_str(), object.kind.as_str()) {
         ("", "Service" | "Namespace") => 63,
         // ReplicaSets are called `<name>-<10 characters>`.

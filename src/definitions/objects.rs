@@ -37,6 +37,11 @@ impl ObjectKey {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
+    /// Whether it is of this kind: (group, kind).
+    pub(super) fn is_of(&self, (group, kind): (&str, &str)) -> bool {
+        self.group == group && self.kind == kind
+    }
+
     /// Whether `other` is the same object, be it in another version of the API.
     #[must_use]
     pub fn is_same_object(&self, other: &Self) -> bool {

@@ -218,6 +218,18 @@ impl Workload {
         self.pod_label("numaplane.test/lease-after", &seconds.to_string())
     }
 
+    /// Lets the simulated pods of a `crash-loop` crash so long after they are ready.
+    #[must_use]
+    pub fn crash_after(self, seconds: u32) -> Self {
+        self.pod_label("numaplane.test/crash-after", &seconds.to_string())
+    }
+
+    /// … and be ready again so long after that.
+    #[must_use]
+    pub fn restart_after(self, seconds: u32) -> Self {
+        self.pod_label("numaplane.test/restart-after", &seconds.to_string())
+    }
+
     /// Lets no node take the pods.
     #[must_use]
     pub fn unschedulable(self) -> Self {
