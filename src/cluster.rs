@@ -90,8 +90,10 @@ pub enum Lesson {
     AbsentPin(String),
     /// What was read of a lease and of pods.
     Seen(Look, Evidence),
-    /// The lease is gone.
+    /// The lease of the isolated copy with this instance is gone.
     LeaseDeleted(String),
+    /// The isolated copy with this instance still has pods.
+    CopyLives(String),
 }
 
 /// Why a step was not carried out.
@@ -151,7 +153,7 @@ impl Cluster {
                 let policy = if *foreground { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
                 return self.prune(namespace, id, version, uid, policy).await;
             }
-            Step::DeleteLease { name } => return self.delete_lease(namespace, name).await,
+            Step::DeleteLease { instance } => return self.delete_lease(namespace, instance).await,
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }
         Ok(Vec::new())

@@ -158,7 +158,11 @@ fn container(status: &ContainerStatus) -> String {
     let mut text = match (state.waiting, state.terminated) {
         (Some(waiting), _) => with(waiting.reason, waiting.message, "waiting"),
         (None, Some(ended)) => {
-            format!("ended with exit code {}, {}", ended.exit_code, with(ended.reason, ended.message, "no reason given"))
+            format!(
+                "ended with exit code {}, {}",
+                ended.exit_code,
+                with(ended.reason, ended.message, "no reason given")
+            )
         }
         (None, None) => "running but not ready".to_owned(),
     };

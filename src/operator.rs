@@ -24,9 +24,9 @@ use self::watches::{definition_scopes, scopes, watched_kinds};
 use crate::{
     cluster::{Cluster, Failure, Lesson, Subject},
     controller::alone,
+    manifest::Part,
     metrics::{Metrics, Outcome},
     observe,
-    manifest::Part,
     plan::{About, Event, Learned, Plan, Step},
     queue::Queue,
     rollout,
@@ -316,11 +316,12 @@ impl Operator {
                 tracing::info!(kind, namespace, name, object = %object.id, "taken away to be made anew");
             }
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
-            Step::DeleteLease { name: lease } => tracing::info!(kind, namespace, name, lease, "lease removed"),
+
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),
             Step::SetFinalizers(_)
             | Step::ReadPin { .. }
             | Step::Look(_)
+            | Step::DeleteLease { .. }
             | Step::Check(_)
             | Step::WriteChildStatus { .. }
             | Step::DeleteRevision { .. } => {}
@@ -347,8 +348,11 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         Lesson::Seen(look, evidence) => {
             learned.looks.insert(look, evidence);
         }
-        Lesson::LeaseDeleted(name) => {
-            learned.deleted_leases.insert(name);
+        Lesson::LeaseDeleted(instance) => {
+            learned.deleted_leases.insert(instance);
+        }
+        Lesson::CopyLives(instance) => {
+            learned.living_copies.insert(instance);
         }
     }
 }

@@ -125,10 +125,11 @@ pub enum Step {
         /// Whether it is to be seen until its pods are gone.
         foreground: bool,
     },
-    /// Deletes the lease that the controller of an isolated copy has made.
+    /// Deletes the lease that the controller of an isolated copy has made, unless pods of the copy live: they would make it
+    /// again.
     DeleteLease {
-        /// Its name.
-        name: String,
+        /// Instance of the copy.
+        instance: String,
     },
     /// Deletes a pinned revision.
     DeleteRevision {
@@ -208,8 +209,10 @@ pub struct Learned {
     pub absent_pins: BTreeSet<String>,
     /// What was read of leases and pods.
     pub looks: BTreeMap<Look, Evidence>,
-    /// Leases that were deleted.
+    /// Instances of isolated copies whose leases were deleted.
     pub deleted_leases: BTreeSet<String>,
+    /// Instances of isolated copies that still have pods.
+    pub living_copies: BTreeSet<String>,
 }
 
 impl Step {

@@ -10,13 +10,14 @@ mod wait;
 
 pub use condition::{Condition, ConditionType, Conditions, cut};
 pub use controller::{
-    AppliedObject, Identity, IsolatedCopy, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus, WorkloadHealth,
+    AppliedObject, Identity, IsolatedCopy, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus,
+    WorkloadHealth,
 };
 pub use crd::{CrdFile, crds};
 pub use keys::*;
 pub use rollout::{
-    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, DrainProgress, ForcePromoted, HistoryEntry, LastAttempt, LastForce,
-    NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus, OnDrainTimeout,
-    PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage, Strategy, StrategySpec, Upgrade,
+    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, DrainProgress, ForcePromoted, HistoryEntry, LastAttempt,
+    LastForce, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus,
+    OnDrainTimeout, PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage, Strategy, StrategySpec, Upgrade,
 };
 pub use wait::{Wait, WaitError};

@@ -14,7 +14,11 @@ use super::{
     Cluster, Failure, Lesson,
     answer::{limited, own, with_sources},
 };
-use crate::evidence::{Evidence, LeaseSeen, Look, PodSeen};
+use crate::{
+    api::LABEL_ISOLATED,
+    definitions::lease_of_instance,
+    evidence::{Evidence, LeaseSeen, Look, PodSeen},
+};
 
 /// Pods of one workload that are looked at: what is wrong with a version is wrong with any of them.
 const PODS: u32 = 50;
@@ -61,20 +65,30 @@ impl Cluster {
             last.or(event.last_timestamp.as_ref().map(|t| t.0)).or(event.event_time.as_ref().map(|t| t.0))
         };
         let last = events.into_iter().max_by_key(when);
-        Ok(last.map(|e| format!("{}: {}", e.reason.unwrap_or_default(), e.message.unwrap_or_default())).unwrap_or_default())
+        Ok(last
+            .map(|e| format!("{}: {}", e.reason.unwrap_or_default(), e.message.unwrap_or_default()))
+            .unwrap_or_default())
     }
 
-    /// Deletes a lease; one that is gone already is as good, and one that may not be deleted does no harm.
-    pub(super) async fn delete_lease(&self, namespace: &str, name: &str) -> Result<Vec<Lesson>, Failure> {
+    /// Deletes the lease of an isolated copy that has no pods any more; one that is gone already is as good, and one that may
+    /// not be deleted does no harm.
+    pub(super) async fn delete_lease(&self, namespace: &str, instance: &str) -> Result<Vec<Lesson>, Failure> {
+        let name = lease_of_instance(instance);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let of_copy = ListParams::default().labels(&format!("{LABEL_ISOLATED}={instance}")).limit(1);
+        let alive = own(&format!("pods of Lease/{name}"), limited(pods.list_metadata(&of_copy)).await)?;
+        if !alive.items.is_empty() {
+            return Ok(vec![Lesson::CopyLives(instance.to_owned())]);
+        }
         let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-        match limited(api.delete(name, &DeleteParams::default())).await {
-            Ok(_) => {}
+        match limited(api.delete(&name, &DeleteParams::default())).await {
+            Ok(_) => tracing::info!(namespace, lease = name, "the lease of an isolated copy removed"),
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 tracing::warn!(namespace, lease = name, says = status.message, "the lease of an isolated copy stays");
             }
             Err(error) => own(&format!("Lease/{name}"), Err(error))?,
         }
-        Ok(vec![Lesson::LeaseDeleted(name.to_owned())])
+        Ok(vec![Lesson::LeaseDeleted(instance.to_owned())])
     }
 }

@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use super::{Operator, Task};
 use crate::{
     api::{
-        GROUP, NumaflowController, NumaflowControllerRollout, is_mark_of_isolated, mark_of_controller, mark_of_isolated,
-        mark_of_rollout,
+        GROUP, NumaflowController, NumaflowControllerRollout, is_mark_of_isolated, mark_of_controller,
+        mark_of_isolated, mark_of_rollout,
     },
     cluster::Subject,
     live::Live,

@@ -4,6 +4,8 @@
 //! everything that a step needs is in the API by the time it is taken, and a process that dies in between has lost
 //! nothing.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -19,6 +21,9 @@ use crate::{
     },
     settings::Defaults,
 };
+
+/// Time between two looks for pods that are to be gone.
+const LOOK_FOR_PODS: Duration = Duration::from_secs(3);
 
 /// Decides the next steps.
 #[must_use]
@@ -65,7 +70,7 @@ pub(super) struct Turn<'a> {
     /// The status in the making.
     pub(super) next: NumaflowControllerRolloutStatus,
     pub(super) events: Vec<Event>,
-    pub(super) again_after: Option<std::time::Duration>,
+    pub(super) again_after: Option<Duration>,
 }
 
 impl<'a> Turn<'a> {
@@ -216,9 +221,16 @@ impl<'a> Turn<'a> {
     pub(super) fn finish(mut self, mut steps: Vec<Step>, standing: Option<&Standing>, report: Report) -> Plan {
         report.write(&mut self, standing);
         if self.next != self.stored {
-            steps.insert(0, Step::WriteStatus { status: Box::new(self.next), events: self.events });
+            let (status, events) = (Box::new(self.next.clone()), std::mem::take(&mut self.events));
+            steps.insert(0, Step::WriteStatus { status, events });
         }
-        Plan { steps, again_after: self.again_after }
+        Plan { steps, again_after: self.look_for_pods(self.again_after) }
+    }
+
+    /// Pods are not watched: while those of an isolated copy are waited for, they are looked for again and again.
+    pub(super) fn look_for_pods(&self, again_after: Option<Duration>) -> Option<Duration> {
+        let living = !self.s.learned.living_copies.is_empty();
+        if living { Some(again_after.unwrap_or(LOOK_FOR_PODS).min(LOOK_FOR_PODS)) } else { again_after }
     }
 
     /// Whether the strategy of the attempt asks for a stage that is left out.
@@ -231,6 +243,4 @@ impl<'a> Turn<'a> {
         let up = jiff::SignedDuration::from_nanos(999_999_999);
         Time(self.now.checked_add(up).unwrap_or(self.now))
     }
-
 }
-

@@ -25,10 +25,11 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let promoted = turn.stored.promoted.clone();
     let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
     let inventory = s.inventory();
+    let forced = s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE));
     let removal = next(&Leaving {
         mark: &mark_of_rollout(s.name()),
         instance,
-        forced: s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE)),
+        forced,
         dependants: &s.dependants,
         live: &s.live,
         inventory: &inventory,
@@ -39,13 +40,19 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     match removal {
         Removal::Steps(steps) => Plan::of(steps),
         Removal::Done => {
-            // Deleted with its dependents orphaned, it would leave these for good. What is left of isolated copies goes with
-            // their children, and their leases with them here.
+            // Deleted with its dependents orphaned, it would leave these for good.
             let alive = |c: &&Arc<NumaflowController>| c.metadata.deletion_timestamp.is_none();
-            let leases = s.children.iter().filter_map(|c| turn.lease_of_copy(c));
-            let mut steps: Vec<Step> = leases.map(|name| Step::DeleteLease { name }).collect();
             let children = s.children.iter().filter(alive);
-            steps.extend(children.map(|c| Step::DeleteChild { child: Version::of(&c.metadata) }));
+            let mut steps = if forced {
+                children.map(|c| Step::DeleteChild { child: Version::of(&c.metadata) }).collect()
+            } else {
+                let waits = children.count() > 0;
+                let steps = turn.drop_children(&[]);
+                if steps.is_empty() && waits && s.learned.own_refusal().is_none() {
+                    return wait(turn, "what is left of an isolated copy to be gone");
+                }
+                steps
+            };
             steps.extend(s.revisions.iter().map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
             if !steps.is_empty() && s.learned.own_refusal().is_none() {
                 return Plan::of(steps);
@@ -119,7 +126,7 @@ fn wait(mut turn: Turn<'_>, words: &str) -> Plan {
     turn.next.message = message;
     let left = turn.stored.upgrade.as_ref().map(|u| turn.manner.deadline.saturating_sub(turn.in_stage(u)));
     let again = left.filter(|left| !left.is_zero()).unwrap_or(LONGEST).min(LONGEST);
-    let mut plan = Plan { steps: Vec::new(), again_after: Some(again) };
+    let mut plan = Plan { steps: Vec::new(), again_after: turn.look_for_pods(Some(again)) };
     if turn.next != turn.stored {
         plan.steps.push(Step::WriteStatus { status: Box::new(turn.next), events: Vec::new() });
     }

@@ -55,9 +55,8 @@ impl Turn<'_> {
             if !standing.applied() || self.in_stage(upgrade) < self.manner.interval.min(self.manner.deadline) {
                 return Health::Bad(waiting);
             }
-            let unready = |id: &ObjectId| {
-                standing.health.iter().any(|w| !w.healthy && w.kind == id.kind && w.name == id.name)
-            };
+            let unready =
+                |id: &ObjectId| standing.health.iter().any(|w| !w.healthy && w.kind == id.kind && w.name == id.name);
             let workloads = manifest.pod_selectors().filter(|(id, _)| unready(id));
             let look = Look {
                 lease: None,

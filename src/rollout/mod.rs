@@ -11,9 +11,9 @@ mod report;
 pub mod resolve;
 pub mod snapshot;
 mod stages;
-mod upkeep;
-mod verify;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+mod verify;
 
 pub use decide::{decide, without_ours};

@@ -11,7 +11,7 @@ use crate::{
         decide::Turn,
         judge::{Health, Verdict},
         report::Report,
-        upkeep::{HandOver, taken},
+        upkeep::{HandOver, Teardown, taken},
     },
     words::duration,
 };
@@ -114,9 +114,11 @@ impl Turn<'_> {
         };
         let standing = self.standing(&manifest);
         let mut steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
-        if steps.is_empty() {
+        if steps.is_empty()
+            && let Some(Teardown::Steps(teardown)) = self.s.child(&entering.name).map(|child| self.teardown(child))
+        {
             // Its copy has done its work.
-            steps = self.s.child(&entering.name).map(|child| self.teardown(child)).unwrap_or_default();
+            steps = teardown;
         }
         if !steps.is_empty() {
             return Plan::of(steps);

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::{
     api::{
-        Identity, NumaflowController, NumaflowControllerSpec, Promoted, Upgrade, UpgradeState, child_number,
-        isolated_instance, mark_of_isolated, mark_of_rollout,
+        Identity, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus, Promoted, Upgrade,
+        UpgradeState, child_number, isolated_instance, mark_of_isolated, mark_of_rollout,
     },
     controller::{
         produce::{Producing, steps},
         standing::{Production, Standing, assess},
     },
-    definitions::lease_of_instance,
     manifest::Manifest,
     plan::{Plan, Step, Version},
     rollout::{
@@ -64,8 +63,10 @@ impl Turn<'_> {
         if !steps.is_empty() {
             return Upkeep::Steps(steps);
         }
-        let rest = self.s.child(&promoted.name).map(|child| self.teardown(child)).unwrap_or_default();
-        if rest.is_empty() { Upkeep::Kept(standing) } else { Upkeep::Steps(rest) }
+        match self.s.child(&promoted.name).map(|child| self.teardown(child)) {
+            Some(Teardown::Steps(steps)) => Upkeep::Steps(steps),
+            _ => Upkeep::Kept(standing),
+        }
     }
 
     /// Pins the promoted definition again where somebody deleted its revision and a ConfigMap still has it.
@@ -103,52 +104,60 @@ impl Turn<'_> {
             if keep.contains(&child.metadata.name.as_deref().unwrap_or_default()) {
                 continue;
             }
-            let version = || Version::of(&child.metadata);
             if state_of(child) == Some(UpgradeState::Upgrading) {
-                steps.push(Step::LabelChild { child: version(), state: UpgradeState::Recyclable });
+                steps.push(Step::LabelChild { child: Version::of(&child.metadata), state: UpgradeState::Recyclable });
                 continue;
             }
-            let mut teardown = self.teardown(child);
-            if teardown.is_empty() && !self.is_copy_alive(child) {
-                teardown = vec![Step::DeleteChild { child: version() }];
+            match self.teardown(child) {
+                Teardown::Steps(teardown) => steps.extend(teardown),
+                Teardown::Waiting => {}
+                Teardown::Done => steps.push(Step::DeleteChild { child: Version::of(&child.metadata) }),
             }
-            steps.extend(teardown);
         }
         steps
     }
 
-    /// The next steps by which a child's isolated copy goes: its objects, then the lease that its controller made (while its
-    /// pods live they would make it again), then the note of it. None when there is nothing to do now.
-    pub(super) fn teardown(&self, child: &NumaflowController) -> Vec<Step> {
-        if self.s.learned.own_refusal().is_some() {
-            return Vec::new();
-        }
+    /// How a child's isolated copy goes: its objects, then the lease that its controller made, then the note of it.
+    pub(super) fn teardown(&self, child: &NumaflowController) -> Teardown {
+        let learned = &self.s.learned;
         let standing = self.standing_of_copy(child, &Manifest::default());
-        if self.s.learned.refusal_of(&standing).or_else(|| self.s.learned.silence_of(&standing)).is_some() {
-            return Vec::new();
+        if learned.own_refusal().or_else(|| learned.refusal_of(&standing)).is_some()
+            || learned.silence_of(&standing).is_some()
+        {
+            return Teardown::Waiting;
         }
-        let objects = standing.orphans.iter().map(Step::prune_with_pods).chain(standing.leftovers.iter().map(Step::prune));
+        let objects =
+            standing.orphans.iter().map(Step::prune_with_pods).chain(standing.leftovers.iter().map(Step::prune));
         let steps: Vec<Step> = objects.collect();
-        if !steps.is_empty() || self.is_copy_alive(child) {
-            return steps;
+        if !steps.is_empty() {
+            return Teardown::Steps(steps);
         }
-        let mut steps: Vec<Step> = self.lease_of_copy(child).map(|name| Step::DeleteLease { name }).into_iter().collect();
-        let status = child.status.clone().unwrap_or_default();
-        if status.isolated.is_some() && state_of(child) == Some(UpgradeState::Promoted) {
-            let next = crate::api::NumaflowControllerStatus { isolated: None, ..status };
-            steps.push(Step::WriteChildStatus { child: Version::of(&child.metadata), status: Box::new(next) });
+        let instance = isolated_instance(child.metadata.uid.as_deref().unwrap_or_default());
+        let was_isolated = self.was_isolated(child);
+        if self.is_copy_alive(child) || (was_isolated && learned.living_copies.contains(&instance)) {
+            return Teardown::Waiting;
         }
-        steps
+        if was_isolated && !learned.deleted_leases.contains(&instance) {
+            return Teardown::Steps(vec![Step::DeleteLease { instance }]);
+        }
+        match child.status.clone() {
+            Some(status) if status.isolated.is_some() && state_of(child) == Some(UpgradeState::Promoted) => {
+                let next = NumaflowControllerStatus { isolated: None, ..status };
+                Teardown::Steps(vec![Step::WriteChildStatus {
+                    child: Version::of(&child.metadata),
+                    status: Box::new(next),
+                }])
+            }
+            _ => Teardown::Done,
+        }
     }
 
-    /// The lease that the controller of a child's isolated copy may have made and that is still to be deleted.
-    pub(super) fn lease_of_copy(&self, child: &NumaflowController) -> Option<String> {
-        let isolated = child.status.as_ref().is_some_and(|s| s.isolated.is_some());
+    /// Whether a child ever had an isolated copy, of which something may be left.
+    fn was_isolated(&self, child: &NumaflowController) -> bool {
+        let noted = child.status.as_ref().is_some_and(|s| s.isolated.is_some());
         // One that never took production was made to prove itself, whether or not it came to write that down.
         let production = child.status.as_ref().is_some_and(|s| s.identity == Some(Identity::production()));
-        let never = state_of(child) != Some(UpgradeState::Promoted) && !production;
-        let lease = lease_of_instance(&isolated_instance(child.metadata.uid.as_deref().unwrap_or_default()));
-        ((isolated || never) && !self.s.learned.deleted_leases.contains(&lease)).then_some(lease)
+        noted || (state_of(child) != Some(UpgradeState::Promoted) && !production)
     }
 
     /// Whether anything of a child's isolated copy is still seen, be it on its way out.
@@ -174,7 +183,12 @@ impl Turn<'_> {
     }
 
     /// The next steps for the objects of a child's isolated copy.
-    pub(super) fn produce_copy(&self, child: &NumaflowController, manifest: &Manifest, standing: &Standing) -> Vec<Step> {
+    pub(super) fn produce_copy(
+        &self,
+        child: &NumaflowController,
+        manifest: &Manifest,
+        standing: &Standing,
+    ) -> Vec<Step> {
         steps(&Producing {
             child: Some(child),
             manifest,
@@ -311,6 +325,16 @@ pub(super) enum Upkeep {
     Unusable(String),
     /// All is done that can be.
     Kept(Standing),
+}
+
+/// How far an isolated copy is on its way out.
+pub(super) enum Teardown {
+    /// Steps to be taken.
+    Steps(Vec<Step>),
+    /// Something of it is still there, or in the way.
+    Waiting,
+    /// Nothing is left of it.
+    Done,
 }
 
 /// How far the label is.

@@ -6,11 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{
-        Assessment, AttemptResult, ForcePromoted, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec, Stage,
-        Upgrade, UpgradeState, isolated_instance,
+        Assessment, AttemptResult, ForcePromoted, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec,
+        Stage, Upgrade, UpgradeState, isolated_instance,
     },
     controller::standing::Standing,
-    definitions::lease_of_instance,
     plan::{Event, Plan, Refusal, Step, Version},
     rollout::{
         decide::Turn,
@@ -114,11 +113,15 @@ impl Turn<'_> {
             Err(copy) => return copy,
         };
         let instance = instance_of(&child);
-        if !upgrade.isolated.is_empty() && upgrade.isolated != instance {
-            // Somebody deleted the child that came before under this name, and with it all but the lease.
-            let lease = lease_of_instance(&upgrade.isolated);
-            if !self.s.learned.deleted_leases.contains(&lease) {
-                return Copy::Steps(vec![Step::DeleteLease { name: lease }]);
+        let before = &upgrade.isolated;
+        if !before.is_empty() && *before != instance && !self.s.learned.deleted_leases.contains(before) {
+            // Somebody deleted the child that had this name, and with it its copy, but not the lease.
+            if !self.s.learned.living_copies.contains(before) {
+                return Copy::Steps(vec![Step::DeleteLease { instance: before.clone() }]);
+            }
+            // Pods that never go are no reason to fail: then the lease is left behind.
+            if self.in_stage(upgrade) < self.manner.deadline / 2 {
+                return Copy::Wait(format!("pods of the isolated copy {before} to be gone"));
             }
         }
         let manifest = match &self.s.copy {
@@ -144,9 +147,11 @@ impl Turn<'_> {
     /// The child that proves itself, labelled so; alone in that.
     fn proving_child(&self, upgrade: &Upgrade) -> Result<Arc<NumaflowController>, Copy> {
         let name = &upgrade.name;
-        let others = self.s.children.iter().filter(|c| {
-            c.metadata.name.as_ref() != Some(name) && state_of(c) == Some(UpgradeState::Upgrading)
-        });
+        let others = self
+            .s
+            .children
+            .iter()
+            .filter(|c| c.metadata.name.as_ref() != Some(name) && state_of(c) == Some(UpgradeState::Upgrading));
         let mut steps: Vec<Step> = others
             .map(|c| Step::LabelChild { child: Version::of(&c.metadata), state: UpgradeState::Recyclable })
             .collect();
@@ -163,7 +168,9 @@ impl Turn<'_> {
                 steps.push(Step::LabelChild { child: Version::of(&child.metadata), state: UpgradeState::Upgrading });
             }
             None if self.s.foreign_children.contains(name) => {
-                return Err(Copy::Wait(format!("NumaflowController/{name}, which belongs to somebody else, to be gone")));
+                return Err(Copy::Wait(format!(
+                    "NumaflowController/{name}, which belongs to somebody else, to be gone"
+                )));
             }
             None => steps.push(Step::CreateChild {
                 name: name.clone(),

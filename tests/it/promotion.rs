@@ -44,16 +44,18 @@ type Change = fn(Workload) -> Workload;
 fn bad() -> Vec<(&'static str, Change, &'static [&'static str])> {
     vec![
         ("late", |w| w.ready_after(60), &["container controller-manager", "running but not ready"]),
-        ("crash-loop", |w| w.behaviour("crash-loop").crash_after(2).restart_after(60), &[
-            "container controller-manager CrashLoopBackOff",
-            "exit code 1",
-        ]),
+        (
+            "crash-loop",
+            |w| w.behaviour("crash-loop").crash_after(2).restart_after(60),
+            &["container controller-manager CrashLoopBackOff", "exit code 1"],
+        ),
         // Healthy for two seconds of a window of three, again and again.
         ("flapping", |w| w.behaviour("crash-loop").crash_after(2).restart_after(1), &["was not healthy within 8s"]),
-        ("unpullable", |w| w.image("registry.invalid/numaflow:v2"), &[
-            "container controller-manager ImagePullBackOff",
-            "registry.invalid/numaflow:v2",
-        ]),
+        (
+            "unpullable",
+            |w| w.image("registry.invalid/numaflow:v2"),
+            &["container controller-manager ImagePullBackOff", "registry.invalid/numaflow:v2"],
+        ),
         ("unschedulable", Workload::unschedulable, &["cannot be scheduled", "event: FailedScheduling"]),
         ("leaderless", Workload::takes_no_lease, &["lease numaflow-controller-lock-x-", "nobody holds it"]),
     ]
@@ -161,7 +163,8 @@ async fn production_is_confirmed_when_a_new_pod_leads_however_long_the_old_proce
     team.install("numaflow", "1.4.0").await;
     team.deployed("numaflow", "1.4.0").await;
     team.set_version("numaflow", "1.5.0").await;
-    let held = "lease numaflow-controller-lock to be held by a new pod of Deployment/numaflow-controller (still held by";
+    let held =
+        "lease numaflow-controller-lock to be held by a new pod of Deployment/numaflow-controller (still held by";
     team.until("numaflow", "waits for the lease, and says who holds it", |r| {
         r.status.as_ref().is_some_and(|s| s.message.contains(held))
     })
@@ -186,7 +189,8 @@ async fn a_version_whose_new_pods_never_lead_in_production_is_rolled_back() {
     team.install_with("numaflow", quick("1.4.0")).await;
     team.deployed("numaflow", "1.4.0").await;
     team.set_version("numaflow", "1.5.0").await;
-    let rollout = team.failed("numaflow", &["lease numaflow-controller-lock", "rolled back to version \"1.4.0\""]).await;
+    let rollout =
+        team.failed("numaflow", &["lease numaflow-controller-lock", "rolled back to version \"1.4.0\""]).await;
     let last = rollout.status.and_then(|s| s.last_attempt).unwrap();
     assert_eq!((last.result.as_str(), last.stage.as_str()), ("Failed", "Confirm"));
 }
@@ -195,9 +199,8 @@ async fn a_version_whose_new_pods_never_lead_in_production_is_rolled_back() {
 async fn a_definition_that_says_so_is_not_asked_for_a_lease() {
     let scene = Scene::new("leaderless").await;
     let team = &scene.team;
-    let disabled = |name: &str| {
-        version(name).controller(|w| w.takes_no_lease().env("NUMAFLOW_LEADER_ELECTION_DISABLED", "true"))
-    };
+    let disabled =
+        |name: &str| version(name).controller(|w| w.takes_no_lease().env("NUMAFLOW_LEADER_ELECTION_DISABLED", "true"));
     let said = version("1.6.0").controller(Workload::takes_no_lease).without_leader();
     scene.define(&[disabled("1.4.0"), disabled("1.5.0"), said]).await;
     let _operator = scene.operator().await;
@@ -228,7 +231,8 @@ async fn a_copy_costs_nothing_when_it_is_over_and_stands_apart_while_it_lasts() 
     let owner = &copy.owner_references()[0];
     assert_eq!((owner.name.as_str(), owner.block_owner_deletion), ("numaflow-1", None));
     assert_eq!(copy.managed_fields()[0].manager.as_deref(), Some("numaplane-isolated"));
-    let config = team.get::<k8s_openapi::api::core::v1::ConfigMap>(&format!("numaflow-controller-config-{instance}")).await;
+    let config =
+        team.get::<k8s_openapi::api::core::v1::ConfigMap>(&format!("numaflow-controller-config-{instance}")).await;
     assert!(config.data.unwrap().values().any(|v| v.contains(&format!("instance: \"{instance}\""))));
     let production = team.deployment("numaflow-controller").await;
     assert_eq!(production.managed_fields()[0].manager.as_deref(), Some("numaplane"));

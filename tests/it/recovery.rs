@@ -180,7 +180,9 @@ async fn changes_of_mind_end_at_the_last_one_and_there_are_never_two_promoted_ch
 async fn a_paused_rollout_starts_nothing_and_finishes_what_it_began() {
     let scene = Scene::new("paused").await;
     let team = &scene.team;
-    scene.define(&[version("1.3.3"), version("1.4.0").not_isolated().controller(|w| w.ready_after(3)), version("1.5.0")]).await;
+    scene
+        .define(&[version("1.3.3"), version("1.4.0").not_isolated().controller(|w| w.ready_after(3)), version("1.5.0")])
+        .await;
     let _operator = scene.operator().await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;

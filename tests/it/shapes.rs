@@ -84,10 +84,7 @@ async fn a06_one_of_three_deployments_that_never_gets_ready_is_named_and_the_old
     let scene = Scene::new("sibling").await;
     let team = &scene.team;
     let bad = version("1.4.0").not_isolated().and(workload("server")).and(workload("webhook").behaviour("never-ready"));
-    let crashing = workload("webhook")
-        .behaviour("crash-loop")
-        .crash_after(1)
-        .restart_after(60);
+    let crashing = workload("webhook").behaviour("crash-loop").crash_after(1).restart_after(60);
     let crashes = version("1.5.0").not_isolated().and(workload("server")).and(crashing);
     scene.define(&[version("1.3.3"), bad, crashes]).await;
     let _operator = scene.operator().await;

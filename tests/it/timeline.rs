@@ -159,11 +159,11 @@ async fn an_upgrade_touches_production_once_and_leaves_nothing_of_the_copy() {
     // Isolated objects appear, and all of them before production changes.
     let verify = stage("Verify");
     let cut_over = stage("CutOver");
-    let came: BTreeMap<&str, u64> =
-        all.iter().filter(|c| c.is_isolated()).rev().map(|c| (c.name(), c.at)).collect();
+    let came: BTreeMap<&str, u64> = all.iter().filter(|c| c.is_isolated()).rev().map(|c| (c.name(), c.at)).collect();
     assert!(came.values().all(|at| (verify.at..cut_over.at).contains(at)), "{came:?}");
     // The window passes.
-    let healthy = first("the window begins", &|c| !c.object["status"]["upgrade"]["assessment"]["healthySince"].is_null());
+    let healthy =
+        first("the window begins", &|c| !c.object["status"]["upgrade"]["assessment"]["healthySince"].is_null());
     assert_eq!(healthy.stage(), "Verify");
     let since = seconds(&healthy.object["status"]["upgrade"]["assessment"]["healthySince"]);
     let ended = seconds(&cut_over.object["status"]["upgrade"]["stageStartedAt"]);
@@ -203,5 +203,8 @@ async fn an_upgrade_touches_production_once_and_leaves_nothing_of_the_copy() {
     for line in [("Verify", verify.at), ("window", healthy.at), ("CutOver", cut_over.at), ("recyclable", old.at)] {
         println!("{:>8}  {}", line.1, line.0);
     }
-    println!("{:>8}  promoted\n{:>8}  production updated\n{went:>8}  the first isolated object goes", new.at, updated.at);
+    println!(
+        "{:>8}  promoted\n{:>8}  production updated\n{went:>8}  the first isolated object goes",
+        new.at, updated.at
+    );
 }

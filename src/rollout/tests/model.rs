@@ -16,7 +16,9 @@ use crate::{
         NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, isolated_instance,
         mark_of_rollout,
     },
-    definitions::{Definition, Footprint, Instance, Lookup, PermittedKinds, isolate, leader, render},
+    definitions::{
+        Definition, Footprint, Instance, Lookup, PermittedKinds, isolate, leader, lease_of_instance, render,
+    },
     evidence::{Evidence, LeaseSeen, Look, PodSeen},
     live::{Live, ObjectId, Workload},
     manifest::{DesiredObject, Manifest, Part},
@@ -142,7 +144,8 @@ impl Model {
 
     pub fn define_text(&mut self, version: &str, text: &str) {
         let isolated = Some(self.isolatable);
-        let definition = Definition { version: version.into(), full_spec: text.into(), isolated, leader_election: None };
+        let definition =
+            Definition { version: version.into(), full_spec: text.into(), isolated, leader_election: None };
         self.definitions.insert(version.into(), Arc::new(definition));
     }
 
@@ -431,9 +434,13 @@ impl Model {
                 let seen = self.look(look);
                 learned.looks.insert(look.clone(), seen);
             }
-            Step::DeleteLease { name } => {
-                self.leases.remove(name);
-                learned.deleted_leases.insert(name.clone());
+            Step::DeleteLease { instance } => {
+                if self.live.keys().any(|id| id.kind == "Deployment" && id.name.ends_with(&format!("-{instance}"))) {
+                    learned.living_copies.insert(instance.clone());
+                } else {
+                    self.leases.remove(&lease_of_instance(instance));
+                    learned.deleted_leases.insert(instance.clone());
+                }
             }
             Step::Pin(pin) => {
                 let uid = self.uid();

@@ -125,7 +125,11 @@ fn a14_a_second_upgrade_inherits_no_times_and_a_first_installation_is_judged_in_
     assert_eq!((stage(&model), model.promoted()), ("Verify", Some("1.0")));
     let mut first = Model::isolatable();
     first.settle();
-    assert_eq!((stage(&first), first.copies().len()), ("Confirm", 0), "there is nothing beside which it could prove itself");
+    assert_eq!(
+        (stage(&first), first.copies().len()),
+        ("Confirm", 0),
+        "there is nothing beside which it could prove itself"
+    );
 }
 
 #[test]
@@ -313,7 +317,12 @@ fn pausing_stops_the_clocks_of_an_assessment() {
     assert_eq!(stage(&model), "Verify");
     model.pass(Duration::from_mins(2));
     model.settle();
-    assert_eq!((model.phase(), model.result().1), ("Failed", "Verify"), "{:?}", model.rollout.status.as_ref().unwrap().upgrade);
+    assert_eq!(
+        (model.phase(), model.result().1),
+        ("Failed", "Verify"),
+        "{:?}",
+        model.rollout.status.as_ref().unwrap().upgrade
+    );
     // Going back needs no resumption.
     model.edit(|spec| spec.paused = Some(true));
     model.set_version("1.0");
