@@ -9,20 +9,23 @@
 //! |---|---|
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
+//! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
 //! | [`rollout`], [`controller`] | the two tiers: what to do next (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
-//! | [`cli`], [`settings`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
+//! | [`cli`], [`settings`], [`config_file`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
 
 pub mod admin;
 pub mod api;
 pub mod cli;
 pub mod cluster;
+pub mod config_file;
 pub mod controller;
 pub mod definitions;
 pub mod evidence;
+pub mod fallback;
 pub mod generate;
 pub mod kinds;
 pub mod live;

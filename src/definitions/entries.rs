@@ -1,5 +1,5 @@
 //! The list of entries in a ConfigMap value, read so that whatever is wrong with an entry stays with that entry: every
-//! shape is accepted here, with its line, and judged one by one later.
+//! shape is accepted here, with its line, and judged one by one later. Configuration is read in the same shapes.
 
 use std::{fmt, marker::PhantomData};
 
@@ -16,7 +16,7 @@ const REPLAYS: usize = 1_000;
 
 /// A scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Scalar {
+pub(crate) enum Scalar {
     Nothing,
     Bool(bool),
     Number,
@@ -25,7 +25,7 @@ pub(super) enum Scalar {
 
 /// A value of any shape: what is of interest in a list or map depends on where it stands.
 #[derive(Clone, Debug)]
-pub(super) enum Shape<S, M> {
+pub(crate) enum Shape<S, M> {
     Scalar(Scalar),
     Seq(S),
     Map(M),
@@ -47,7 +47,7 @@ impl<S, M> Shape<S, M> {
 
 /// Content that is skipped.
 #[derive(Clone, Debug)]
-pub(super) struct Skipped;
+pub(crate) struct Skipped;
 
 /// A value of which only scalars are kept.
 pub(super) type Leaf = Shape<Skipped, Skipped>;
@@ -85,17 +85,18 @@ pub(super) fn read_list(text: &str) -> Result<Shape<Entries, Skipped>, YamlError
     read(text)
 }
 
-fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, YamlError> {
+/// Reads text of one document in any shape; keys that are given twice are passed on.
+pub(crate) fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, YamlError> {
     let mut options = yaml::options(DuplicateKeyPolicy::PassThrough, REPLAYS);
     options.non_finite_float_policy = NonFiniteFloatPolicy::PassThrough;
     serde_saphyr::from_str_with_options(text, options).map_err(YamlError::from)
 }
 
-trait FromSeq: Sized {
+pub(crate) trait FromSeq: Sized {
     fn from_seq<'de, A: SeqAccess<'de>>(items: A) -> Result<Self, A::Error>;
 }
 
-trait FromMap: Sized {
+pub(crate) trait FromMap: Sized {
     fn from_map<'de, A: MapAccess<'de>>(entries: A) -> Result<Self, A::Error>;
 }
 

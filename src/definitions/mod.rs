@@ -13,7 +13,7 @@ mod catalogue;
 mod config_hash;
 mod controller_config;
 mod definition;
-mod entries;
+pub(crate) mod entries;
 mod hash;
 mod isolate;
 mod kinds;
@@ -29,7 +29,7 @@ mod salvage;
 mod selectors;
 mod template;
 mod versions;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use catalogue::{Catalogue, Counts, Lookup};
 pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};

@@ -22,7 +22,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Why text is not YAML that Kubernetes could use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct YamlError {
+pub(crate) struct YamlError {
     /// 1-based line in the text that was parsed.
     pub line: u64,
     /// What is wrong, without the position.
@@ -38,7 +38,7 @@ impl From<serde_saphyr::Error> for YamlError {
 
 /// One document of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     /// 1-based number among the documents that hold something.
     pub number: usize,
     /// Lines of the stream before this document.
@@ -51,7 +51,7 @@ pub(super) struct Document<'a> {
 
 /// Cuts a stream at its `---` and `...` lines, as `kubectl` does, so that a broken document takes no other with it.
 /// Documents that hold nothing but comments are left out.
-pub(super) fn documents(stream: &str) -> Vec<Document<'_>> {
+pub(crate) fn documents(stream: &str) -> Vec<Document<'_>> {
     let mut found = Vec::new();
     let (mut start, mut lines_before) = (0, 0);
     let (mut offset, mut lines) = (0, 0);

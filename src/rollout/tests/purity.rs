@@ -6,8 +6,18 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 8] =
-    ["api", "controller", "definitions", "rollout", "live.rs", "manifest.rs", "plan.rs", "words.rs"];
+const PURE: [&str; 10] = [
+    "api",
+    "controller",
+    "definitions",
+    "fallback",
+    "rollout",
+    "fallback.rs",
+    "live.rs",
+    "manifest.rs",
+    "plan.rs",
+    "words.rs",
+];
 
 /// What a pure room must not know: clients, clocks, processes, chance.
 const IMPURE: [&str; 13] = [
