@@ -50,6 +50,11 @@ pub struct ControllerArgs {
     /// more than once.
     #[arg(long = "permit-kind", env = "NUMAPLANE_PERMIT_KINDS", value_delimiter = ',', value_name = "KIND.GROUP")]
     pub permit_kinds: Vec<String>,
+    /// Read from this YAML file what rollouts fall back to: `strategy`, of the shape of a rollout's `spec.strategy`, and
+    /// `defaultUpgradeStrategy`. It is read again within a second or two of a change; an edit that cannot be used changes
+    /// nothing. Namespaces and rollouts that say something themselves come first.
+    #[arg(long, env = "NUMAPLANE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Look at everything again after this time, although nothing has changed.
     #[arg(long, env = "NUMAPLANE_RESYNC", default_value = "10m", value_parser = wait, value_name = "DURATION")]
     pub resync: Duration,
@@ -97,6 +102,7 @@ impl ControllerArgs {
             definitions_anywhere: self.allow_namespace_definitions,
             permitted: PermittedKinds::default().and(more),
             defaults: Defaults::default(),
+            config: self.config.clone(),
             resync: self.resync,
             workers: self.workers,
         })

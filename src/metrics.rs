@@ -51,6 +51,7 @@ pub struct Metrics {
     turns: IntCounterVec,
     seconds: HistogramVec,
     definitions: IntGaugeVec,
+    invalid: IntGaugeVec,
     ready: AtomicBool,
     synced: IntGauge,
     world: OnceLock<Arc<World>>,
@@ -83,12 +84,21 @@ impl Metrics {
             ),
             &["state"],
         )?;
+        let invalid = IntGaugeVec::new(
+            Opts::new(
+                "numaplane_config_invalid",
+                "Configurations that cannot be used as they are, by source: the operator's file, and ConfigMaps of \
+                 namespaces. Alert on any.",
+            ),
+            &["source"],
+        )?;
         let build =
             IntGaugeVec::new(Opts::new("numaplane_build_info", "Version of the operator; always 1."), &["version"])?;
         let synced = IntGauge::new("numaplane_synced", "1 while all caches are synced.")?;
         registry.register(Box::new(turns.clone()))?;
         registry.register(Box::new(seconds.clone()))?;
         registry.register(Box::new(definitions.clone()))?;
+        registry.register(Box::new(invalid.clone()))?;
         registry.register(Box::new(build.clone()))?;
         registry.register(Box::new(synced.clone()))?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -97,6 +107,7 @@ impl Metrics {
             turns,
             seconds,
             definitions,
+            invalid,
             ready: AtomicBool::new(false),
             synced,
             world: OnceLock::new(),
@@ -152,6 +163,12 @@ impl Metrics {
             set("good", counts.good);
             set("malformed", counts.malformed);
             set("ambiguous", counts.ambiguous);
+            let invalid = world.fallbacks.read().unwrap_or_else(std::sync::PoisonError::into_inner).invalid();
+            let set = |source: &str, count: usize| {
+                self.invalid.with_label_values(&[source]).set(i64::try_from(count).unwrap_or(i64::MAX));
+            };
+            set("file", invalid.file);
+            set("namespace", invalid.namespaces);
         }
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {

@@ -3,6 +3,7 @@
 //! A turn is: look (stores only), decide (pure), carry out, and again, until nothing is left to do. Turns of one rollout
 //! never overlap, so that the writes to its production objects are in one line.
 
+mod fallbacks;
 mod triggers;
 mod watches;
 
@@ -80,8 +81,8 @@ impl Operator {
     /// Serves until `shutdown`, then finishes what is in flight.
     ///
     /// # Errors
-    /// A watch ended, which none does by itself: what it fed would be stale for ever, so the process has to be started
-    /// again.
+    /// The config file cannot be used, or a watch ended, which none does by itself: what it fed would be stale for ever,
+    /// so the process has to be started again.
     pub async fn run(
         client: Client,
         settings: Settings,
@@ -91,7 +92,12 @@ impl Operator {
         let scopes = scopes(&settings);
         let definitions = definition_scopes(&settings);
         let names = |scopes: &[(String, Option<String>)]| scopes.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>();
-        let world = Arc::new(World::new(&names(&scopes), &names(&definitions), watched_kinds(&settings)));
+        let world = World::new(&names(&scopes), &names(&definitions), watched_kinds(&settings), settings.defaults);
+        let world = Arc::new(world);
+        let file = match &settings.config {
+            Some(path) => Some(fallbacks::open(path, &world).await?),
+            None => None,
+        };
         metrics.observe(&world);
         let (news, mut incoming) = mpsc::unbounded_channel();
         let operator = Arc::new(Self {
@@ -106,6 +112,10 @@ impl Operator {
         });
         let mut watches = JoinSet::new();
         operator.watch(&mut watches, &scopes, &definitions);
+        if let Some(file) = file {
+            let operator = operator.clone();
+            watches.spawn(async move { operator.follow_file(file).await });
+        }
         let reporter = operator.clone();
         watches.spawn(async move {
             while let Some((about, event)) = incoming.recv().await {
@@ -273,7 +283,7 @@ impl Operator {
                     }
                 };
                 let snapshot = observe::rollout(&self.world, &self.settings, found, learned);
-                let plan = rollout::decide(&snapshot, &self.settings.defaults, now);
+                let plan = rollout::decide(&snapshot, &self.world.defaults(namespace), now);
                 Some((Subject::Rollout(found.clone()), plan))
             }
             Task::Controller(namespace, name) => {

@@ -1,6 +1,6 @@
 //! What the platform team sets for the whole operator: read once at the start, passed down, never global.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{api::Strategy, definitions::PermittedKinds};
 
@@ -15,8 +15,10 @@ pub struct Settings {
     pub definitions_anywhere: bool,
     /// Kinds that definitions may hold.
     pub permitted: PermittedKinds,
-    /// What rollouts that say nothing use.
+    /// What is built in for rollouts about which nobody else says anything.
     pub defaults: Defaults,
+    /// The operator's config file, which comes over what is built in.
+    pub config: Option<PathBuf>,
     /// Time after which everything is looked at again although nothing has changed.
     pub resync: Duration,
     /// How many rollouts are worked on at once.

@@ -1,4 +1,5 @@
-//! Everything the operator knows: one store per kind, the catalogue of definitions, and what was rendered from them.
+//! Everything the operator knows: one store per kind, the catalogue of definitions, what was rendered from them, and what
+//! rollouts fall back to.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,10 +12,12 @@ use serde::Deserialize as _;
 use crate::{
     api::{NumaflowController, NumaflowControllerRollout, short_hash},
     definitions::{Catalogue, Definition, Parsed, cluster_scoped},
+    fallback::{Fallbacks, Fault, Said},
     kinds,
     live::{Live, ObjectId},
     manifest::Manifest,
     rollout::snapshot::Dependants,
+    settings::Defaults,
     store::Store,
 };
 
@@ -111,6 +114,15 @@ pub struct DefinitionsMap {
     pub parsed: Parsed,
 }
 
+/// A namespace-level ConfigMap.
+#[derive(Debug)]
+pub struct NamespaceConfig {
+    /// Its uid.
+    pub uid: String,
+    /// What it says, or all that is wrong with it.
+    pub read: Result<Said, Vec<Fault>>,
+}
+
 /// A Numaflow object, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumaflowObject {
@@ -135,6 +147,10 @@ pub struct World {
     pub config_maps: Arc<Store<DefinitionsMap>>,
     /// What the ConfigMaps say.
     pub catalogue: RwLock<Catalogue>,
+    /// Namespace-level ConfigMaps; the fall-backs hold what they say.
+    pub namespace_configs: Arc<Store<NamespaceConfig>>,
+    /// What rollouts that say nothing use.
+    pub fallbacks: RwLock<Fallbacks>,
     /// Whether only some namespaces are served.
     scoped: bool,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
@@ -156,9 +172,14 @@ pub const CLUSTER: &str = "cluster";
 const RENDERINGS: usize = 64;
 
 impl World {
-    /// Empty stores that wait for these watches.
+    /// Empty stores that wait for these watches, and what is built in.
     #[must_use]
-    pub fn new(scopes: &[String], definitions: &[String], kinds: impl IntoIterator<Item = GroupKind>) -> Self {
+    pub fn new(
+        scopes: &[String],
+        definitions: &[String],
+        kinds: impl IntoIterator<Item = GroupKind>,
+        built_in: Defaults,
+    ) -> Self {
         let names = || scopes.iter().cloned();
         Self {
             rollouts: Arc::new(Store::new(names())),
@@ -168,6 +189,8 @@ impl World {
             numaflow: kinds::NUMAFLOW.into_iter().map(|(kind, _)| (kind, Arc::new(Store::new(names())))).collect(),
             config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
+            namespace_configs: Arc::new(Store::new(names())),
+            fallbacks: RwLock::new(Fallbacks::new(built_in)),
             scoped: !scopes.iter().any(|s| s == CLUSTER),
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
             known: Mutex::default(),
@@ -240,6 +263,12 @@ impl World {
             );
         }
         used
+    }
+
+    /// What the rollouts of a namespace use where they say nothing.
+    #[must_use]
+    pub fn defaults(&self, namespace: &str) -> Defaults {
+        self.fallbacks.read().unwrap_or_else(PoisonError::into_inner).defaults(namespace)
     }
 
     /// Whether a namespace is being deleted.
@@ -349,6 +378,7 @@ impl World {
         // An operator for some namespaces may not be allowed to list them all; the answers to its writes tell as well.
         look(self.namespaces.synced() || self.scoped, "Namespaces");
         look(self.config_maps.synced(), "definitions ConfigMaps");
+        look(self.namespace_configs.synced(), "namespace-level ConfigMaps");
         for ((_, kind), store) in self.all_produced() {
             look(store.synced(), &kind);
         }

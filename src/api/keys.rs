@@ -13,6 +13,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const LABEL_CONFIG: &str = "numaplane.numaproj.io/config";
 /// Value of [`LABEL_CONFIG`] on ConfigMaps that hold controller definitions.
 pub const CONFIG_DEFINITIONS: &str = "numaflow-controller-definitions";
+/// Value of [`LABEL_CONFIG`] on ConfigMaps that hold what the rollouts of their namespace fall back to.
+pub const CONFIG_NAMESPACE: &str = "namespace-level-config";
 /// Label on children: what the child renders, see [`UpgradeState`].
 pub const LABEL_UPGRADE_STATE: &str = "numaplane.numaproj.io/upgrade-state";
 /// Label on children and revisions: the rollout they belong to (see [`label_value`]).

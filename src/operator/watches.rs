@@ -74,6 +74,7 @@ impl Operator {
                     this.owner_of_revision_changed(c);
                 },
             );
+            self.watch_namespace_configs(tasks, scope);
             for (kind, store) in &self.world.numaflow {
                 let Some(resource) = kinds::numaflow(kind) else { continue };
                 let this = self.clone();
@@ -139,7 +140,7 @@ impl Operator {
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one watch, each of its own type
-    fn spawn<K, T>(
+    pub(super) fn spawn<K, T>(
         self: &Arc<Self>,
         tasks: &mut JoinSet<()>,
         scope: &(String, Option<String>),

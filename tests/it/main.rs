@@ -22,6 +22,7 @@ mod crash;
 mod crds;
 mod definitions;
 mod deletion;
+mod fallbacks;
 mod manifests;
 mod objects;
 mod promotion;

@@ -35,6 +35,7 @@ pub fn settings(operator_namespace: &str, namespaces: impl IntoIterator<Item = S
             window: Duration::ZERO,
             interval: Duration::from_millis(200),
         },
+        config: None,
         resync: Duration::from_mins(10),
         workers: 4,
     }
