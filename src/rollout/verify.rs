@@ -71,7 +71,8 @@ impl Turn<'_> {
             Verdict::Waiting(words, at_most) => {
                 self.again_after = Some(at_most);
                 let tidy = self.tidy_around(&upgrade);
-                let report = match self.s.learned.own_refusal() {
+                let refusal = self.s.learned.own_refusal().or_else(|| self.refusal_of_copy());
+                let report = match refusal {
                     Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
                     None => Report::verifying(&upgrade.version, &words),
                 };
@@ -231,7 +232,7 @@ impl Turn<'_> {
             Some(Ok(manifest)) => manifest.objects.as_slice(),
             _ => &[],
         };
-        self.s.learned.trouble_with(objects.iter())
+        self.s.learned.trouble_with(objects.iter()).filter(|trouble| self.s.learned.refusals.contains(trouble))
     }
 
     /// Production's turn.

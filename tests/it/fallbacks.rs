@@ -62,7 +62,9 @@ impl Team {
     async fn judged(&self, strategy: &str) {
         self.until("numaflow", &format!("2.0.0 is being judged, {strategy}"), |rollout| {
             let upgrade = rollout.status.as_ref().and_then(|s| s.upgrade.as_ref());
-            upgrade.is_some_and(|u| u.version == "2.0.0" && u.stage == "Confirm" && u.strategy == strategy)
+            upgrade.is_some_and(|u| {
+                u.version == "2.0.0" && matches!(u.stage.as_str(), "Verify" | "Confirm") && u.strategy == strategy
+            })
         })
         .await;
     }

@@ -140,7 +140,7 @@ async fn a_quota_is_quoted_and_lifting_it_is_enough() {
 async fn a_quota_on_pods_is_quoted_too_and_the_old_pods_stay() {
     let scene = Scene::new("pods").await;
     let team = &scene.team;
-    scene.define(&[version("1.3.3"), version("1.4.0")]).await;
+    scene.define(&[version("1.3.3"), version("1.4.0").not_isolated()]).await;
     let _operator = scene.operator().await;
     let strategy = json!({"assessment": {"deadline": "5s"}});
     team.install_with("numaflow", json!({"controller": {"version": "1.3.3"}, "strategy": strategy})).await;
@@ -225,7 +225,7 @@ async fn another_admission_hook_is_quoted_and_lifting_it_is_enough() {
 async fn a_refusal_in_the_middle_of_the_switch_brings_the_old_version_back() {
     let scene = Scene::new("late-hook").await;
     let team = &scene.team;
-    scene.define(&[version("1.3.3"), version("1.4.0").object(service())]).await;
+    scene.define(&[version("1.3.3"), version("1.4.0").not_isolated().object(service())]).await;
     let _operator = scene.operator().await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;
