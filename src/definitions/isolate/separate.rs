@@ -21,8 +21,7 @@ const LONGEST_VALUE: usize = 63;
 /// of `production` leave the pods alone.
 pub(super) fn separate(objects: &mut [Object], id: &str, production: &Footprint) -> Result<(), NotIsolated> {
     let before = Own::of(objects)?;
-    let keys = before.selectors.iter().map(|(_, selector)| selector);
-    let keys = keys.chain(production.selectors().map(|taken| &taken.selector)).flat_map(Selector::keys);
+    let keys = before.selectors().chain(production.selectors().map(|taken| &taken.selector)).flat_map(Selector::keys);
     let mapping = Mapping { id, keys: keys.map(str::to_owned).collect() };
     for object in &mut *objects {
         other_selectors(object, &before, &mapping);
@@ -119,7 +118,7 @@ fn map_at<'o>(object: &'o mut Object, fields: &[&str]) -> Result<&'o mut Map<Str
 fn other_selectors(object: &mut Object, own: &Own, mapping: &Mapping<'_>) {
     let mut follow = |selector: &mut Map<String, Value>, keeps_away: bool| {
         let read = Selector::of_label_selector(&Value::Object(selector.clone()));
-        if !read.is_some_and(|read| own.pods.iter().any(|(_, labels)| read.matches(labels))) {
+        if !read.is_some_and(|read| own.pods().any(|(_, labels)| read.matches(labels))) {
             return;
         }
         mapping.label_selector(selector);
@@ -148,37 +147,64 @@ fn other_selectors(object: &mut Object, own: &Own, mapping: &Mapping<'_>) {
     }
 }
 
-/// The pods and acting selectors of the isolated copy, each with its object.
-struct Own {
-    pods: Vec<(String, Labels)>,
-    selectors: Vec<(String, Selector)>,
+/// Pods and acting selectors of the isolated copy, object by object.
+struct Own(Vec<One>);
+
+struct One {
+    /// The object, as messages say it.
+    object: String,
+    selector: Option<Selector>,
+    /// The labels of its pods.
+    pods: Option<Labels>,
 }
 
 impl Own {
     fn of(objects: &[Object]) -> Result<Self, NotIsolated> {
-        let (mut pods, mut selectors) = (Vec::new(), Vec::new());
-        for Object { key, body, .. } in objects {
-            if let Some(Acting { fields, selector, .. }) = selectors::acting(&key.group, &key.kind, body) {
-                let unreadable = || NotIsolated(format!("{key}: {} is not a selector; correct it", fields.join(".")));
-                selectors.push((key.to_string(), selector.ok_or_else(unreadable)?));
-            }
-            if let Some(template) = pods::template(&key.group, &key.kind, body) {
-                let labels = template.pointer("/metadata/labels").map_or(Some(Labels::new()), selectors::labels);
-                let unreadable = || NotIsolated(format!("{key}: the labels of its pods are no labels; correct them"));
-                pods.push((key.to_string(), labels.ok_or_else(unreadable)?));
-            }
-        }
-        Ok(Self { pods, selectors })
+        let one = |Object { key, body, .. }: &Object| {
+            let selector = match selectors::acting(&key.group, &key.kind, body) {
+                Some(Acting { fields, selector: None, .. }) => {
+                    return Err(NotIsolated(format!("{key}: {} is not a selector; correct it", fields.join("."))));
+                }
+                acting => acting.and_then(|acting| acting.selector),
+            };
+            let labels = |template: &Value| {
+                template.pointer("/metadata/labels").map_or(Some(Labels::new()), selectors::labels).ok_or_else(|| {
+                    NotIsolated(format!("{key}: the labels of its pods are no map of text; correct them"))
+                })
+            };
+            let pods = pods::template(&key.group, &key.kind, body).map(labels).transpose()?;
+            Ok(One { object: key.to_string(), selector, pods })
+        };
+        objects.iter().map(one).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Checks that each selector finds the same pods of the copy as before it was changed.
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.0.iter().filter_map(|one| one.selector.as_ref())
+    }
+
+    /// The labels of pods, with the object that brings them.
+    fn pods(&self) -> impl Iterator<Item = (&str, &Labels)> {
+        self.0.iter().filter_map(|one| Some((one.object.as_str(), one.pods.as_ref()?)))
+    }
+
+    /// Checks that each selector finds the same pods of the copy as before it was changed, and each workload its own.
     fn selects_as(&self, after: &Self) -> Result<(), NotIsolated> {
-        for ((object, before), (_, now)) in self.selectors.iter().zip(&after.selectors) {
-            for ((_, labels_before), (pods, labels)) in self.pods.iter().zip(&after.pods) {
-                if before.matches(labels_before) != now.matches(labels) {
+        for (before, now) in self.0.iter().zip(&after.0) {
+            let (Some(selector_before), Some(selector)) = (&before.selector, &now.selector) else { continue };
+            if now.pods.as_ref().is_some_and(|labels| !selector.matches(labels)) {
+                // In the production instance it may match, by the value that its ID happens to have.
+                return Err(NotIsolated(format!(
+                    "{}: its selector ({selector_before}) does not match the labels of its own pods; write the same \
+                     into both, and leave {LABEL_ISOLATED} to the operator",
+                    now.object
+                )));
+            }
+            for ((_, labels_before), (pods, labels)) in self.pods().zip(after.pods()) {
+                if selector_before.matches(labels_before) != selector.matches(labels) {
                     return Err(NotIsolated(format!(
-                        "{object} would not select the pods of {pods} in isolation as it does now (its selector: \
-                         {before}); take {LABEL_ISOLATED} out of selectors and labels, it is the operator's"
+                        "{} would not select the pods of {pods} in isolation as it does now (its selector: \
+                         {selector_before}); take {LABEL_ISOLATED} out of selectors and labels, it is the operator's",
+                        now.object
                     )));
                 }
             }
@@ -189,7 +215,7 @@ impl Own {
     /// Checks that no selector of `production` acts on the pods of the copy.
     fn is_left_alone_by(&self, production: &Footprint) -> Result<(), NotIsolated> {
         for taken in production.selectors() {
-            if let Some((pods, _)) = self.pods.iter().find(|(_, labels)| taken.selector.matches(labels)) {
+            if let Some((pods, _)) = self.pods().find(|(_, labels)| taken.selector.matches(labels)) {
                 return Err(NotIsolated(format!(
                     "{} of production would act on the isolated pods of {pods} as well (its {}: {}); have it select \
                      by the value of a label that only its own pods have",

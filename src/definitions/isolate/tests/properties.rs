@@ -35,8 +35,9 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 fn value() -> impl Strategy<Value = String> {
+    // No empty one: whether it is the instance ID would depend on the instance.
     let long = "v".repeat(60);
-    prop_oneof![4 => "[a-c]", 1 => Just(String::new()), 2 => Just("{{ .InstanceID }}".to_owned()), 1 => Just(long)]
+    prop_oneof![4 => "[a-c]", 2 => Just("{{ .InstanceID }}".to_owned()), 1 => Just(long)]
 }
 
 fn labels() -> impl Strategy<Value = Map> {
@@ -144,8 +145,7 @@ fn object() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A definition in which no name is given twice, and every name is either suffixed everywhere or nowhere: then what
-/// belongs together is called so in every instance.
+/// A definition in which no name is given twice, with or without its suffix.
 fn definitions() -> impl Strategy<Value = Definition> {
     prop::collection::vec(object(), 1..12).prop_map(|objects| {
         let mut seen = BTreeSet::new();
@@ -236,7 +236,8 @@ fn holds_beside(isolated: &[Object], own: &[Object], production: &[Object]) -> R
 #[test]
 fn an_isolated_copy_shares_nothing_with_production_and_finds_all_of_its_own() {
     let (tried, succeeded) = (Cell::new(0), Cell::new(0));
-    let mut runner = TestRunner::new(ProptestConfig { cases: 20000, ..ProptestConfig::default() });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() });
     runner
         .run(&(definitions(), definitions(), instance(), instance()), |(definition, other, instance, others)| {
             let render = |definition: &Definition, instance: &str| {

@@ -244,13 +244,29 @@ fn production_pods_find_no_node_taken_by_isolated_ones_that_they_must_not_share_
 
 #[test]
 fn who_writes_the_operators_label_into_selectors_is_told_that_it_is_not_theirs() {
-    let selector = "matchExpressions: [{key: numaplane.numaproj.io/isolated, operator: DoesNotExist}]";
-    let definition = definition(&instead("matchLabels: {app: controller}", selector));
-    let error = isolate(&definition, ID, &permitted(), &Footprint::default()).expect_err(selector).to_string();
+    let none = "matchExpressions: [{key: numaplane.numaproj.io/isolated, operator: DoesNotExist}]";
+    let refused =
+        |spec: &str| isolate(&definition(spec), ID, &permitted(), &Footprint::default()).expect_err(spec).to_string();
+    let error = refused(&instead("matchLabels: {app: controller}", none));
+    assert!(error.starts_with("Deployment \"controller\": its selector (!numaplane.numaproj.io/isolated) does not"));
+    assert!(error.contains("leave numaplane.numaproj.io/isolated to the operator"), "{error}");
+    let error = refused(&with(&policy(&format!("{{podSelector: {{{none}}}}}"))));
+    assert!(error.starts_with("NetworkPolicy \"policy\" would not select the pods of Deployment"), "{error}");
     assert!(error.contains("take numaplane.numaproj.io/isolated out of selectors"), "{error}");
     let label = "app: controller, numaplane.numaproj.io/isolated: mine";
     let rendered = isolated(&CONTROLLER.replace("{app: controller", &format!("{{{label}")));
     assert_eq!(labels(&rendered)[LABEL_ISOLATED], ID);
+}
+
+#[test]
+fn a_selector_that_matches_in_one_instance_only_is_found_before_the_server_refuses_it() {
+    let spec = instead("matchLabels: {app: controller}", "matchLabels: {instance: ''}")
+        .replace("part-of: numaflow", "instance: '{{ .InstanceID }}'");
+    let error = refusal(&spec);
+    assert!(
+        error.starts_with("Deployment \"controller-x-0a1b2c3d\": its selector (instance=) does not match"),
+        "{error}"
+    );
 }
 
 #[test]
