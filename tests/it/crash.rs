@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::{
     recovery::one_promoted,
     support::{
-        Invariant, Scene, Version, audit, eventually, faults::Faults, operator::Running, state, version, workload,
+        Invariant, Scene, Version, audit, eventually, faults::Faults, operator::Running, program::Program, state,
+        version, workload,
     },
 };
 
@@ -53,16 +54,61 @@ fn versions() -> [Version; 4] {
     ]
 }
 
+/// Who tells a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Teller {
+    /// An operator in this process; it dies when its tasks are dropped.
+    Tasks,
+    /// The program; it dies of `kill -9`.
+    Program,
+}
+
+/// An operator of either sort.
+enum Operator {
+    Tasks(Running),
+    Program(Program),
+}
+
+impl Operator {
+    async fn start(teller: Teller, scene: &Scene, faults: &Faults) -> Self {
+        match teller {
+            Teller::Program => Self::Program(Program::start(scene, faults).await),
+            Teller::Tasks => {
+                let mut settings = scene.settings();
+                sparing(&mut settings);
+                Self::Tasks(Running::start(settings, faults.clone(), None).await)
+            }
+        }
+    }
+
+    async fn kill(self) {
+        match self {
+            Self::Tasks(running) => running.kill().await,
+            Self::Program(program) => program.kill(),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Tasks(running) => running.stop().await,
+            Self::Program(program) => program.kill(),
+        }
+    }
+}
+
+/// What need not be watched costs nothing: there are many of these stories.
+fn sparing(settings: &mut Settings) {
+    settings.permitted = KINDS.parse().expect("kinds with their groups");
+}
+
 impl Story {
     /// Tells the story with a process that dies after write number `crash`; returns how many writes it made, and what
     /// there is in the end.
-    async fn tell(self, crash: Option<usize>, expected: Option<&str>) -> (usize, String) {
+    async fn tell(self, teller: Teller, crash: Option<usize>, expected: Option<&str>) -> (usize, String) {
         let name = format!("crash-{self:?}-{}", crash.unwrap_or_default()).to_lowercase();
         let scene = Scene::new(&name).await;
         let team = &scene.team;
         scene.define(&versions()).await;
-        // What need not be watched costs nothing: there are many of these stories.
-        let sparing = |s: &mut Settings| s.permitted = KINDS.parse().expect("kinds with their groups");
         if !matches!(self, Self::Install) {
             let operator = scene.operator_with(sparing).await;
             Self::Install.happens(&scene).await;
@@ -75,9 +121,7 @@ impl Story {
         if let Some(n) = crash {
             faults.crash_after(n);
         }
-        let mut settings = scene.settings();
-        sparing(&mut settings);
-        let first = Running::start(settings, faults.clone(), None).await;
+        let first = Operator::start(teller, &scene, &faults).await;
         let mut story = std::pin::pin!(async {
             self.happens(&scene).await;
             let Some(expected) = expected else {
@@ -93,7 +137,7 @@ impl Story {
         let (next, end) = tokio::select! {
             () = faults.crashed() => {
                 first.kill().await;
-                let next = scene.operator_with(sparing).await;
+                let next = Operator::start(teller, &scene, &Faults::default()).await;
                 (next, story.await)
             }
             end = &mut story => (first, end),
@@ -189,12 +233,16 @@ fn difference(expected: &str, found: &str) -> String {
 }
 
 async fn crash_after_every_write(story: Story) {
-    let (writes, expected) = story.tell(None, None).await;
+    let (writes, expected) = story.tell(Teller::Tasks, None, None).await;
     println!("{story:?}: {writes} writes");
     assert!(writes > 3, "{writes} writes");
     let expected = &expected;
     let numbers = stream::iter(1..=writes);
-    numbers.map(|n| story.tell(Some(n), Some(expected))).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+    numbers
+        .map(|n| story.tell(Teller::Tasks, Some(n), Some(expected)))
+        .buffer_unordered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,4 +268,30 @@ async fn a_roll_back_survives_a_crash_after_any_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_survives_a_crash_after_any_write() {
     crash_after_every_write(Story::Delete).await;
+}
+
+/// The program is killed at so many points, spread over the whole of a story.
+async fn killed(story: Story, points: usize) {
+    let (writes, expected) = story.tell(Teller::Program, None, None).await;
+    let expected = &expected;
+    let at: Vec<usize> = (0..points).map(|n| 1 + n * (writes - 1) / points.max(2).saturating_sub(1)).collect();
+    println!("{story:?}: {writes} writes, killed after {at:?}");
+    let stories =
+        stream::iter(at.into_iter().map(|n| story.tell(Teller::Program, Some(n.min(writes)), Some(expected))));
+    stories.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_killed_in_an_upgrade_leaves_nothing_that_the_next_one_does_not_finish() {
+    killed(Story::Upgrade, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_killed_while_one_version_gives_way_to_another_leaves_nothing_unfinished() {
+    killed(Story::Supersede, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_killed_in_a_roll_back_leaves_nothing_unfinished() {
+    killed(Story::RollBack, 2).await;
 }

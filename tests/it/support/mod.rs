@@ -7,6 +7,7 @@ pub mod faults;
 pub mod leases;
 pub mod numaflow;
 pub mod operator;
+pub mod program;
 pub mod scene;
 #[path = "../../stand_in/mod.rs"]
 pub mod stand_in;
