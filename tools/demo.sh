@@ -5,8 +5,8 @@
 #        tools/demo.sh --end-operator    only ends the operator that the last demo left running
 #        tools/demo.sh --stand-in        only starts the stand-in for Numaflow, in place of the last one
 #
-# A controller is installed and upgraded; then a version that nobody defined is asked for, and one that cannot start;
-# then a good one again. Every line says how many seconds the demo had run when it was printed. Lines about the rollout,
+# A controller is installed and upgraded to a version that proves itself first; then a version that nobody defined is asked
+# for, and one that cannot start; then a good one again. Every line says how many seconds the demo had run when it was printed. Lines about the rollout,
 # its children, the Deployment and its pods come from watches, as things happen.
 #
 # Simulated pods run no process, so the leader election of Numaflow's controller is played by tests/stand_in.
@@ -40,20 +40,21 @@ began=${EPOCHREALTIME/./}
 
 # say TEXT, or say HEAD TEXT: prints it with the time, the text wrapped to the right of the head
 say() {
-  local tenths=$(((${EPOCHREALTIME/./} - began) / 100000)) head='' line='' word words
+  local tenths=$(((${EPOCHREALTIME/./} - began) / 100000)) head='' line='' text='' word words
   [ $# -eq 1 ] || { head=$1 && shift; }
   printf -v head '%5d.%d  %s' $((tenths / 10)) $((tenths % 10)) "$head"
   read -r -a words <<<"$1"
   for word in ${words[@]+"${words[@]}"}; do
     if [ -n "$line" ] && ((${#head} + ${#line} + ${#word} >= 119)); then
-      printf '%s%s\n' "$head" "$line"
+      text+=$head$line$'\n'
       printf -v head '%*s' ${#head} ''
       line=$word
     else
       line+=${line:+ }$word
     fi
   done
-  printf '%s%s\n' "$head" "$line"
+  # In one piece: the watches speak at the same time.
+  printf '%s%s%s\n' "$text" "$head" "$line"
 }
 
 step() { printf '\n' && say "== $1"; }
@@ -195,6 +196,21 @@ narrate_pods() {
       tell pod "$name, $image: $now"
     fi
     known[$name]=$now
+  done
+}
+
+narrate_leases() {
+  local type name holder
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name holder; do
+    case $name in numaflow-controller-lock*) ;; *) continue ;; esac
+    if [ "$type" = DELETED ]; then
+      tell lease "$name gone"
+      unset "known[$name]"
+    elif [ -n "$holder" ] && [ "$holder" != "${known[$name]-}" ]; then
+      tell lease "$name is held by ${holder%_*}"
+      known[$name]=$holder
+    fi
   done
 }
 
@@ -409,7 +425,7 @@ quietly "${kubectl[@]}" wait --for condition=Established --timeout 20s --filenam
 : >"$run/logs/demo.log"
 have_namespace numaplane-system
 quietly "${kubectl[@]}" apply --server-side --force-conflicts --filename examples/definitions.yaml
-say "definitions: 1.0.0, 1.1.0 and 1.2.0-broken, from examples/definitions.yaml"
+say "definitions: 1.8.0, 1.9.0 and 2.0.0-broken, from examples/definitions.yaml"
 start_stand_in
 start_operator
 have_namespace "$namespace"
@@ -424,15 +440,17 @@ watch narrate_deployments deployments .metadata.name .metadata.generation .statu
 watch narrate_pods pods .metadata.name '.spec.containers[0].image' '.status.conditions[?(@.type=="Ready")].status' \
   '.status.containerStatuses[0].state.waiting.reason' .metadata.deletionTimestamp
 
-step "Install: a rollout asks for 1.0.0 (examples/rollout.yaml)"
+watch narrate_leases leases .metadata.name .spec.holderIdentity
+
+step "Install: a rollout asks for 1.8.0 (examples/rollout.yaml)"
 quietly "${kubectl[@]}" apply --server-side --filename examples/rollout.yaml
 generation=1
-await 60 "1.0.0 is not deployed" deployed 1.0.0
+await 60 "1.8.0 is not deployed" deployed 1.8.0
 settle
 
-step "Upgrade: spec.controller.version is set to 1.1.0"
-set_version 1.1.0
-await 60 "1.1.0 is not deployed" deployed 1.1.0
+step "Upgrade to 1.9.0: it proves itself in a copy beside the running one (names with -x-), then takes over"
+set_version 1.9.0
+await 60 "1.9.0 is not deployed" deployed 1.9.0
 settle
 
 step "A version that is not defined: 9.9.9"
@@ -446,21 +464,22 @@ after="Deployment at generation $generation_after, pod$pods_after"
 [ "$before" = "$after" ] || fail "a version that is not defined changed what runs: before, $before; now, $after"
 say "what runs was not touched: still $after"
 
-step "A version that cannot start: 1.2.0-broken has 15 s to become available, then the last good one comes back"
-set_version 1.2.0-broken
-await 90 "1.2.0-broken is not rolled back" failed 1.2.0-broken
+step "A version that cannot start: 2.0.0-broken has 15 s to prove itself, beside the running one"
+set_version 2.0.0-broken
+await 90 "2.0.0-broken is not given up" failed 2.0.0-broken
 settle
-pods_after=$(pods) || fail "the pods cannot be read"
-[ "$pods_before" = "$pods_after" ] || fail "the pod of 1.1.0 did not run on: before$pods_before, now$pods_after"
-say "the pod of 1.1.0 ran all the time:$pods_after"
+generation_after=$(generation_of_deployment) && pods_after=$(pods) || fail "the Deployment cannot be read"
+after="Deployment at generation $generation_after, pod$pods_after"
+[ "$before" = "$after" ] || fail "a version that cannot start changed what runs: before, $before; now, $after"
+say "what runs was not touched: still $after"
 say "what the status keeps of the attempt (status.lastAttempt):"
 template='{{range $k, $v := .status.lastAttempt}}{{if $v}}{{printf "%-16s" $k}}{{$v}}{{"\n"}}{{end}}{{end}}'
 "${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --output "go-template=$template" |
   while IFS= read -r line; do say "    ${line:0:16}" "${line:16}"; done || fail "the status cannot be read"
 
-step "A good version again: 1.0.0"
-set_version 1.0.0
-await 60 "1.0.0 is not deployed" deployed 1.0.0
+step "A good version again: 1.8.0"
+set_version 1.8.0
+await 60 "1.8.0 is not deployed" deployed 1.8.0
 settle
 
 step "Done. Everything is left running; 'make down' ends it. Look around:"
