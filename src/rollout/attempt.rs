@@ -1,5 +1,7 @@
 //! An attempt: what makes it one, how it starts, and how its end is written down. Pure.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
@@ -59,10 +61,9 @@ impl Turn<'_> {
         if !unchecked.is_empty() {
             return Plan::of(vec![Step::Check(unchecked)]);
         }
-        let skipped = self.skips_verify();
-        let copy = match (&skipped, &self.s.copy) {
-            (None, Some(Ok(copy))) => Some(copy.clone()),
-            _ => None,
+        let (copy, skipped) = match self.proof() {
+            Ok(copy) => (Some(copy), String::new()),
+            Err(why) => (None, why),
         };
         if let Some(copy) = &copy {
             // What the server would say to the copy is known before anything is made.
@@ -109,7 +110,7 @@ impl Turn<'_> {
             started_at: Some(Time(self.now)),
             stage_started_at: Some(self.not_before_now()),
             recreate: self.s.learned.immutable.iter().map(ToString::to_string).collect(),
-            verify_skipped: skipped.flatten().unwrap_or_default(),
+            verify_skipped: skipped,
             rolls,
             holder_before,
             ..Upgrade::default()
@@ -121,21 +122,19 @@ impl Turn<'_> {
         self.save(None, report)
     }
 
-    /// Whether an attempt that starts now goes without Verify: `None` if not, else why; without a word where nobody would
-    /// expect it to be made.
-    fn skips_verify(&self) -> Option<Option<String>> {
+    /// What an attempt that starts now has to prove itself in.
+    ///
+    /// # Errors
+    /// It goes without Verify: why, and without a word where nobody would expect one.
+    fn proof(&self) -> Result<Arc<Manifest>, String> {
         if self.manner.strategy == Strategy::NoStrategy || self.stored.promoted.is_none() {
-            // There is nothing beside which it could prove itself, or nobody wants it to.
-            return Some(None);
+            // Nobody wants it to, or there is nothing beside which it could prove itself.
+            return Err(String::new());
         }
         if self.wants_force_promote() && self.next.force_promoted.is_none() {
-            return Some(Some("spec.strategy.forcePromote is set".to_owned()));
+            return Err("spec.strategy.forcePromote is set".to_owned());
         }
-        match &self.s.copy {
-            Some(Ok(_)) => None,
-            Some(Err(why)) => Some(Some(why.clone())),
-            None => Some(Some("the isolated copy could not be made".to_owned())),
-        }
+        self.s.copy.clone().unwrap_or_else(|| Err("the isolated copy could not be made".to_owned()))
     }
 
     /// Whether the user does not want to wait for a version to prove itself.

@@ -133,7 +133,7 @@ impl Turn<'_> {
             return Teardown::Steps(steps);
         }
         let instance = isolated_instance(child.metadata.uid.as_deref().unwrap_or_default());
-        let was_isolated = self.was_isolated(child);
+        let was_isolated = Self::was_isolated(child);
         if self.is_copy_alive(child) || (was_isolated && learned.living_copies.contains(&instance)) {
             return Teardown::Waiting;
         }
@@ -153,7 +153,7 @@ impl Turn<'_> {
     }
 
     /// Whether a child ever had an isolated copy, of which something may be left.
-    fn was_isolated(&self, child: &NumaflowController) -> bool {
+    fn was_isolated(child: &NumaflowController) -> bool {
         let noted = child.status.as_ref().is_some_and(|s| s.isolated.is_some());
         // One that never took production was made to prove itself, whether or not it came to write that down.
         let production = child.status.as_ref().is_some_and(|s| s.identity == Some(Identity::production()));
