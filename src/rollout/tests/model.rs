@@ -223,11 +223,17 @@ impl Model {
             footprint.add(&object.id.group, &object.id.kind, &object.id.name, object.body());
         }
         let id = isolated_instance(&uid);
-        let made = isolate(&definition, &id, &PermittedKinds::default(), &footprint).map_err(|e| e.to_string());
-        Some(made.map(|rendered| {
-            let leader = leader(&definition, &rendered.objects);
-            Arc::new(Manifest::isolated(rendered, leader, &child, &uid))
-        }))
+        type Copies = BTreeMap<(Option<bool>, String, String, String), Result<Arc<Manifest>, String>>;
+        thread_local!(static KNOWN: std::cell::RefCell<Copies> = const { std::cell::RefCell::new(BTreeMap::new()) });
+        let key = (definition.isolated, definition.full_spec.clone(), format!("{child} {uid}"), footprint.fingerprint());
+        let make = || {
+            let made = isolate(&definition, &id, &PermittedKinds::default(), &footprint).map_err(|e| e.to_string());
+            made.map(|rendered| {
+                let leader = leader(&definition, &rendered.objects);
+                Arc::new(Manifest::isolated(rendered, leader, &child, &uid))
+            })
+        };
+        Some(KNOWN.with_borrow_mut(|known| known.entry(key).or_insert_with(make).clone()))
     }
 
     /// What a look finds: the pods of healthy workloads are ready, and the first of them leads unless an old process does.
