@@ -153,7 +153,7 @@ impl Cluster {
                 let policy = if *foreground { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
                 return self.prune(namespace, id, version, uid, policy).await;
             }
-            Step::DeleteLease { instance } => return self.delete_lease(namespace, instance).await,
+            Step::DeleteLease { instance } => return Ok(vec![self.delete_lease(namespace, instance).await]),
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }
         Ok(Vec::new())

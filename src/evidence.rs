@@ -1,6 +1,8 @@
 //! What was read of a lease and of pods at the moment when it mattered: nobody watches them. Pure.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
@@ -33,6 +35,17 @@ pub struct Evidence {
     pub unreadable: Option<String>,
 }
 
+/// Whether a pod leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// It does, by this lease.
+    Yes(LeaseSeen),
+    /// It does not: the words for what is waited for.
+    No(String),
+    /// That cannot be told now: why.
+    Unknown(String),
+}
+
 /// A lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSeen {
@@ -42,6 +55,8 @@ pub struct LeaseSeen {
     pub acquired: Option<Timestamp>,
     /// When it last renewed it.
     pub renewed: Option<Timestamp>,
+    /// Seconds after which it has run out if it is not renewed.
+    pub seconds: i64,
 }
 
 /// A pod.
@@ -59,6 +74,8 @@ pub struct PodSeen {
     pub event: String,
 }
 
+/// Seconds by which the clocks of nodes may differ from ours.
+const CLOCKS: i64 = 60;
 /// Longest name of a host.
 const HOSTNAME: usize = 63;
 
@@ -71,7 +88,20 @@ impl LeaseSeen {
             holder: spec.holder_identity.unwrap_or_default(),
             acquired: spec.acquire_time.map(|t| t.0),
             renewed: spec.renew_time.map(|t| t.0),
+            seconds: i64::from(spec.lease_duration_seconds.unwrap_or_default()),
         }
+    }
+
+    /// How long it holds without a renewal.
+    #[must_use]
+    pub fn holds(&self) -> Duration {
+        Duration::from_secs(self.seconds.unsigned_abs())
+    }
+
+    /// Whether it is certain, whatever the clocks of the nodes say, that it has run out.
+    fn has_run_out(&self, now: Timestamp) -> bool {
+        let patience = SignedDuration::from_secs(self.seconds.saturating_add(CLOCKS));
+        self.renewed.is_some_and(|renewed| now.duration_since(renewed) > patience)
     }
 
     /// Name of the host on which its holder runs.
@@ -187,29 +217,178 @@ impl Evidence {
 
     /// Whether a pod leads.
     ///
-    /// With the host's network a pod cannot be told from the name of the holder: then a holder that is another one than
-    /// `before` and has renewed the lease is taken for the new one.
-    ///
-    /// # Errors
-    /// The words for what is waited for.
-    pub fn leads(&self, leader: &Leader, before: &str) -> Result<(), String> {
+    /// Where hostnames stay (on the host's network, and in a StatefulSet) `before` is who held the lease until pods were
+    /// replaced: another one has to hold it then. With the host's network a pod cannot be told from the name of the holder at
+    /// all, and a holder that has renewed the lease is taken for a pod.
+    #[must_use]
+    pub fn leads(&self, leader: &Leader, before: &str, now: Timestamp) -> Leads {
         let name = &leader.lease;
         if let Some(why) = &self.unreadable {
-            return Err(format!("lease {name} to be read: {why}"));
+            return Leads::Unknown(format!("lease {name} to be read: {why}"));
         }
         let workloads: Vec<String> = leader.workloads.iter().map(|w| format!("{}/{}", w.kind, w.name)).collect();
         let of = list(&workloads, 3);
         let Some(lease) = self.lease.as_ref().filter(|l| !l.holder.is_empty()) else {
-            return Err(format!("lease {name} to be held by a pod of {of} (nobody holds it)"));
+            return Leads::No(format!("lease {name} to be held by a pod of {of} (nobody holds it)"));
         };
-        let leads = if leader.host_network {
-            lease.holder != before && lease.renewed > lease.acquired
+        let holder = &lease.holder;
+        if lease.has_run_out(now) {
+            return Leads::No(format!("lease {name} to be taken over by a pod of {of} ({holder} no longer renews it)"));
+        }
+        let is_pod = if leader.host_network {
+            lease.renewed > lease.acquired
         } else {
             self.pods.iter().any(|pod| !pod.deleting && pod.hostname == lease.hostname())
         };
-        if leads {
-            return Ok(());
+        if is_pod && (before.is_empty() || holder != before) {
+            return Leads::Yes(lease.clone());
         }
-        Err(format!("lease {name} to be held by a new pod of {of} (still held by {})", lease.holder))
+        Leads::No(format!("lease {name} to be held by a new pod of {of} (still held by {holder})"))
+    }
+
+    /// The lease, if the one that led still does.
+    #[must_use]
+    pub fn still_led_by(&self, holder: &str, now: Timestamp) -> Option<&LeaseSeen> {
+        self.lease.as_ref().filter(|l| self.unreadable.is_none() && l.holder == holder && !l.has_run_out(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::definitions::ObjectKey;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn leader(kind: &str, host_network: bool) -> Leader {
+        let key =
+            ObjectKey { group: "apps".into(), version: "v1".into(), kind: kind.into(), name: "controller".into() };
+        Leader { lease: "numaflow-controller-lock".into(), workloads: vec![key], host_network }
+    }
+
+    fn pod(name: &str, status: &Value) -> Pod {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "controller-5d8f", "uid": "u", "controller": true});
+        serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": [owner]}, "status": status}))
+            .unwrap()
+    }
+
+    fn words(leads: &Leads) -> String {
+        match leads {
+            Leads::Yes(_) => "yes".to_owned(),
+            Leads::No(words) | Leads::Unknown(words) => words.clone(),
+        }
+    }
+
+    fn deployment() -> ObjectId {
+        ObjectId::new("apps", "Deployment", "controller")
+    }
+
+    fn seen(holder: &str, pods: &[&str]) -> Evidence {
+        Evidence {
+            lease: Some(LeaseSeen {
+                holder: holder.into(),
+                acquired: Some(at(100)),
+                renewed: Some(at(110)),
+                seconds: 15,
+            }),
+            pods: pods.iter().filter_map(|name| PodSeen::of(&pod(name, &json!({})), &deployment())).collect(),
+            unreadable: None,
+        }
+    }
+
+    #[test]
+    fn a_pod_leads_when_the_holder_of_the_lease_has_its_name() {
+        let leader = leader("Deployment", false);
+        assert_eq!(words(&seen("controller-5d8f-x_uuid", &["controller-5d8f-x"]).leads(&leader, "", at(112))), "yes");
+        let other = words(&seen("controller-77aa-y_uuid", &["controller-5d8f-x"]).leads(&leader, "", at(112)));
+        assert!(other.contains("still held by controller-77aa-y_uuid"), "{other}");
+        assert!(words(&seen("", &["controller-5d8f-x"]).leads(&leader, "", at(112))).contains("nobody holds it"));
+        let long = "c".repeat(70);
+        let cut = format!("{}_uuid", "c".repeat(63));
+        assert_eq!(words(&seen(&cut, &[&long]).leads(&leader, "", at(112))), "yes");
+    }
+
+    #[test]
+    fn a_pod_that_is_on_its_way_out_does_not_lead() {
+        let mut evidence = seen("controller-5d8f-x_uuid", &["controller-5d8f-x"]);
+        evidence.pods[0].deleting = true;
+        assert_ne!(words(&evidence.leads(&leader("Deployment", false), "", at(112))), "yes");
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_long_ago_is_held_by_nobody_and_clocks_may_differ_by_a_minute() {
+        let evidence = seen("controller-5d8f-x_uuid", &["controller-5d8f-x"]);
+        assert_eq!(words(&evidence.leads(&leader("Deployment", false), "", at(110 + 15 + 60))), "yes");
+        let said = words(&evidence.leads(&leader("Deployment", false), "", at(110 + 15 + 61)));
+        assert!(said.contains("no longer renews it"), "{said}");
+    }
+
+    #[test]
+    fn the_pod_of_a_stateful_set_leads_only_when_the_process_before_it_does_no_longer() {
+        let leader = leader("StatefulSet", false);
+        assert!(leader.hostnames_stay());
+        let evidence = seen("controller-5d8f-x_old", &["controller-5d8f-x"]);
+        assert_ne!(words(&evidence.leads(&leader, "controller-5d8f-x_old", at(112))), "yes");
+        assert_eq!(words(&evidence.leads(&leader, "controller-5d8f-x_before", at(112))), "yes");
+    }
+
+    #[test]
+    fn with_the_hosts_network_another_holder_that_renews_is_the_new_one() {
+        let leader = leader("Deployment", true);
+        let mut evidence = seen("node-1_new", &[]);
+        assert_eq!(words(&evidence.leads(&leader, "node-1_old", at(112))), "yes");
+        assert_ne!(words(&evidence.leads(&leader, "node-1_new", at(112))), "yes");
+        evidence.lease.as_mut().unwrap().renewed = Some(at(100));
+        assert_ne!(words(&evidence.leads(&leader, "node-1_old", at(112))), "yes", "it has not renewed yet");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_a_yes() {
+        let evidence =
+            Evidence { unreadable: Some("forbidden".into()), ..seen("controller-5d8f-x_u", &["controller-5d8f-x"]) };
+        assert!(words(&evidence.leads(&leader("Deployment", false), "", at(112))).contains("forbidden"));
+        assert!(Evidence { pods: Vec::new(), ..evidence }.troubles().contains("forbidden"));
+    }
+
+    #[test]
+    fn pods_of_others_that_match_the_selector_too_do_not_count() {
+        assert!(PodSeen::of(&pod("p", &json!({})), &ObjectId::new("apps", "Deployment", "other")).is_none());
+        assert!(PodSeen::of(&pod("p", &json!({})), &ObjectId::new("apps", "StatefulSet", "controller")).is_none());
+        let nobodys: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
+        assert!(PodSeen::of(&nobodys, &deployment()).is_none());
+    }
+
+    #[test]
+    fn the_container_and_its_last_state_are_named() {
+        let of = |status: Value| PodSeen::of(&pod("p", &status), &deployment()).unwrap().trouble;
+        let waiting = |reason: &str, message: &str| {
+            json!({"name": "main", "ready": false, "restartCount": 1, "image": "", "imageID": "",
+            "state": {"waiting": {"reason": reason, "message": message}}})
+        };
+        assert_eq!(of(json!({"conditions": [{"type": "Ready", "status": "True"}]})), "");
+        assert_eq!(
+            of(json!({"containerStatuses": [waiting("ImagePullBackOff", "Back-off pulling image \"x\"")]})),
+            "container main ImagePullBackOff (Back-off pulling image \"x\")"
+        );
+        let mut crashed = waiting("CrashLoopBackOff", "back-off");
+        crashed["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+        assert_eq!(
+            of(json!({"containerStatuses": [crashed]})),
+            "container main CrashLoopBackOff (back-off), before that it ended with exit code 137, OOMKilled"
+        );
+        let unscheduled = json!({"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"});
+        assert_eq!(of(json!({"conditions": [unscheduled]})), "cannot be scheduled (0/3 nodes are available)");
+        let done = json!({"name": "init", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": {"terminated": {"exitCode": 0}}});
+        let running = json!({"name": "main", "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}});
+        assert_eq!(
+            of(json!({"initContainerStatuses": [done], "containerStatuses": [running]})),
+            "container main running but not ready"
+        );
+        assert_eq!(of(json!({"reason": "Evicted", "message": "low on memory"})), "low on memory");
     }
 }

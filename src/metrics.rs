@@ -24,7 +24,7 @@ pub enum Outcome {
     /// Somebody else was faster.
     Conflict,
     /// The server says no.
-    Refused,
+    Refused(Option<Duration>),
     /// No usable answer: what was said.
     Failed(String),
     /// Gave way to others.
@@ -37,7 +37,7 @@ impl Outcome {
             Self::Gone => "gone",
             Self::Settled(_) => "settled",
             Self::Conflict => "conflict",
-            Self::Refused => "refused",
+            Self::Refused(_) => "refused",
             Self::Failed(_) => "failed",
             Self::Long => "long",
         }

@@ -99,12 +99,18 @@ pub fn rollout(
     );
     let elsewhere = elsewhere(world, namespace, name, &unwatched);
     let copy = proving(rollout, &children, &desired, &revisions).map(|proving| {
-        let own = manifests.values().filter_map(|m| m.as_ref().ok()).chain(desired.as_ref().ok().map(|t| &t.manifest));
-        let mut production: Vec<Arc<Manifest>> = own.cloned().collect();
-        production.extend(production_of_others(world, settings, namespace, name));
+        let mut production: Vec<Arc<Manifest>> = desired.iter().map(|t| t.manifest.clone()).collect();
+        for (key, manifest) in &manifests {
+            // What is not known cannot be kept apart from.
+            let known =
+                manifest.clone().map_err(|why| format!("what {} has in production is not known: {why}", key.0))?;
+            production.push(known);
+        }
+        production.extend(production_of_others(world, settings, namespace, name)?);
         isolated(world, settings, &proving, &production)
     });
     Snapshot {
+        watching_since: world.since,
         copy,
         elsewhere,
         rollout: rollout.clone(),
@@ -124,6 +130,7 @@ pub fn rollout(
 /// What an isolated copy is to be made of.
 struct Proving {
     definition: Option<Arc<Definition>>,
+    namespace: String,
     /// The child that it belongs to; made up while there is none.
     child: String,
     uid: String,
@@ -140,6 +147,7 @@ fn proving(
     revisions: &[Revision],
 ) -> Option<Proving> {
     let status = rollout.status.as_ref()?;
+    let namespace = rollout.metadata.namespace.clone().unwrap_or_default();
     if let Some(upgrade) = &status.upgrade {
         let child = children.iter().find(|c| c.metadata.name.as_ref() == Some(&upgrade.name))?;
         if Stage::parse(&upgrade.stage) != Some(Stage::Verify) {
@@ -147,15 +155,17 @@ fn proving(
         }
         let definition = revisions.iter().find(|r| r.name == upgrade.revision).and_then(|r| r.definition.clone());
         let uid = child.metadata.uid.clone().unwrap_or_default();
-        return Some(Proving { definition, child: upgrade.name.clone(), uid });
+        return Some(Proving { definition, namespace, child: upgrade.name.clone(), uid });
     }
     let promoted = status.promoted.as_ref()?;
     let target = desired.as_ref().ok()?;
-    let same = promoted.version == target.version
-        && promoted.instance_id == target.instance
-        && promoted.definition_hash == target.manifest.hash;
     let child = rollout.metadata.name.clone().unwrap_or_default();
-    (!same).then(|| Proving { definition: Some(target.definition.clone()), child, uid: NO_UID.to_owned() })
+    (!target.is(promoted)).then(|| Proving {
+        namespace,
+        definition: Some(target.definition.clone()),
+        child,
+        uid: NO_UID.to_owned(),
+    })
 }
 
 /// Renders an isolated copy that touches none of these production sets.
@@ -171,8 +181,8 @@ fn isolated(
         footprint.add(&object.id.group, &object.id.kind, &object.id.name, object.body());
     }
     let id = isolated_instance(&proving.uid);
-    let key = format!("{id} {} {}", proving.child, footprint.fingerprint());
-    world.render(definition, &key, |definition, _| {
+    let key = format!("{}/{}", proving.namespace, proving.child);
+    world.copy(definition, &key, &format!("{id} {}", footprint.fingerprint()), |definition| {
         let mut rendered =
             isolate(definition, &id, &settings.permitted, &footprint).map_err(|error| error.to_string())?;
         rendered.add_config_hashes();
@@ -183,26 +193,46 @@ fn isolated(
 }
 
 /// Production of the other owners in a namespace.
-fn production_of_others(world: &World, settings: &Settings, namespace: &str, name: &str) -> Vec<Arc<Manifest>> {
+///
+/// # Errors
+/// Whose production is not known.
+fn production_of_others(
+    world: &World,
+    settings: &Settings,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Arc<Manifest>>, String> {
+    let unknown = |kind: &str, name: &str| format!("what {kind}/{name} has in this namespace is not known");
     let mut all = Vec::new();
     for (other, decoded) in world.rollouts.in_namespace(namespace) {
-        let Some(rollout) = decoded.good().filter(|_| other != name) else { continue };
+        if other == name {
+            continue;
+        }
+        let rollout = decoded.good().ok_or_else(|| unknown("NumaflowControllerRollout", &other))?;
         let Some(status) = &rollout.status else { continue };
         let revisions = revisions(world, namespace, rollout.metadata.uid.as_deref().unwrap_or_default());
         let promoted = status.promoted.iter().map(|p| (&p.revision, &p.instance_id));
         for (revision, instance) in promoted.chain(status.upgrade.iter().map(|u| (&u.revision, &u.instance_id))) {
             let pinned = revisions.iter().find(|r| r.name == *revision).and_then(|r| r.definition.clone());
-            all.extend(pinned.and_then(|definition| rendered(world, settings, &definition, instance).ok()));
+            let manifest = pinned.and_then(|definition| rendered(world, settings, &definition, instance).ok());
+            all.push(manifest.ok_or_else(|| unknown("NumaflowControllerRollout", &other))?);
         }
     }
-    for (_, decoded) in world.controllers.in_namespace(namespace) {
+    for (name, decoded) in world.controllers.in_namespace(namespace) {
         let Some(controller) = decoded.good().filter(|c| !is_child(c)) else { continue };
-        if let Lookup::Found(definition) = lookup(world, settings, namespace, &controller.spec.version) {
-            let instance = controller.spec.instance_id.as_deref().unwrap_or_default();
-            all.extend(rendered(world, settings, &definition, instance).ok());
+        let produces = controller.status.as_ref().is_some_and(|s| !s.inventory.is_empty());
+        let instance = controller.spec.instance_id.as_deref().unwrap_or_default();
+        let manifest = match lookup(world, settings, namespace, &controller.spec.version) {
+            Lookup::Found(definition) => rendered(world, settings, &definition, instance).ok(),
+            _ => None,
+        };
+        match manifest {
+            Some(manifest) => all.push(manifest),
+            None if produces => return Err(unknown("NumaflowController", &name)),
+            None => {}
         }
     }
-    all
+    Ok(all)
 }
 
 /// One look at a NumaflowController without a rollout.

@@ -200,10 +200,15 @@ impl Operator {
                 count.conflicts = count.conflicts.saturating_add(1);
                 Some(backoff(count.conflicts).min(LONGEST_CONFLICT))
             }
-            Outcome::Refused | Outcome::Failed(_) | Outcome::Long => {
+            Outcome::Refused(_) | Outcome::Failed(_) | Outcome::Long => {
                 let count = failures.entry(task.clone()).or_default();
                 count.others = count.others.saturating_add(1);
-                Some(backoff(count.others))
+                // A refusal of one thing must not keep another from being looked at in time.
+                let again = match after {
+                    Outcome::Refused(again) => again.unwrap_or(BACKOFF.1),
+                    _ => BACKOFF.1,
+                };
+                Some(backoff(count.others).min(again.max(BACKOFF.0)))
             }
         }
     }
@@ -218,11 +223,15 @@ impl Operator {
         for _ in 0..LONGEST_TURN {
             let Some((subject, plan)) = self.decide(task, &learned) else { return Outcome::Gone };
             if plan.steps.is_empty() {
-                return if refused.is_empty() { Outcome::Settled(plan.again_after) } else { Outcome::Refused };
+                return if refused.is_empty() {
+                    Outcome::Settled(plan.again_after)
+                } else {
+                    Outcome::Refused(plan.again_after)
+                };
             }
             for step in &plan.steps {
                 if refused.contains(step) {
-                    return Outcome::Refused;
+                    return Outcome::Refused(plan.again_after);
                 }
                 tracing::debug!(?task, ?step, "step");
                 match self.cluster.carry_out(&subject, step).await {
@@ -230,16 +239,16 @@ impl Operator {
                     Err(Failure::Conflict) => return Outcome::Conflict,
                     Err(Failure::Terminating) => {
                         if learned.terminating {
-                            return Outcome::Refused;
+                            return Outcome::Refused(None);
                         }
                         learned.terminating = true;
                         break;
                     }
                     Err(Failure::Refused(refusal)) => {
                         tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
-                        if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. }) {
+                        if matches!(step, Step::WriteStatus { .. }) {
                             // There is nowhere left to say so.
-                            return Outcome::Refused;
+                            return Outcome::Refused(None);
                         }
                         learned.refusals.push(*refusal);
                         refused.push(step.clone());
@@ -348,7 +357,7 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
             learned.immutable.insert(id);
         }
         Lesson::Applied(Part::Production, entry) => learned.applied.push(entry),
-        Lesson::Applied(Part::Isolated { .. }, entry) => learned.applied_copies.push(entry),
+        Lesson::Applied(Part::Isolated { uid, .. }, entry) => learned.applied_copies.push((uid, entry)),
         Lesson::Pruned(id) => {
             learned.pruned.insert(id);
         }

@@ -184,6 +184,8 @@ pub enum About {
     Leftover(ObjectId),
     /// A child, a revision, a status.
     Own,
+    /// A child or a revision of this name that nothing needs any more: it is in nobody's way.
+    CleanUp(String),
 }
 
 /// What one turn has learned so far that no store holds. Forgotten at its end.
@@ -199,8 +201,8 @@ pub struct Learned {
     pub silences: Vec<Refusal>,
     /// Fingerprints of the production objects applied in this turn.
     pub applied: Vec<crate::api::AppliedObject>,
-    /// The same for objects of isolated copies.
-    pub applied_copies: Vec<crate::api::AppliedObject>,
+    /// The same for objects of isolated copies, each with the uid of the child that it belongs to.
+    pub applied_copies: Vec<(String, crate::api::AppliedObject)>,
     /// Objects that were removed in this turn; of kinds that are not watched nothing else tells.
     pub pruned: BTreeSet<ObjectId>,
     /// Whether the server said that the namespace is being deleted.
@@ -236,6 +238,13 @@ impl Learned {
         self.checked.contains(&(object.id.clone(), object.hash.clone()))
     }
 
+    /// Whether the server was asked to let this child or revision go, and did not.
+    #[must_use]
+    pub fn stays(&self, name: &str) -> bool {
+        let about = |r: &Refusal| matches!(&r.about, About::CleanUp(what) if what == name);
+        self.refusals.iter().chain(&self.silences).any(about)
+    }
+
     /// The first refusal of a write of our own kinds.
     #[must_use]
     pub fn own_refusal(&self) -> Option<&Refusal> {
@@ -248,7 +257,7 @@ impl Learned {
         let known: BTreeSet<(&ObjectId, &str)> = objects.map(|o| (&o.id, o.hash.as_str())).collect();
         let about = |r: &&Refusal| match &r.about {
             About::Object(id, hash) => known.contains(&(id, hash.as_str())),
-            About::Leftover(_) | About::Own => false,
+            About::Leftover(_) | About::Own | About::CleanUp(_) => false,
         };
         self.refusals.iter().chain(&self.silences).find(about)
     }
@@ -269,7 +278,7 @@ impl Learned {
         list.iter().find(|refusal| match &refusal.about {
             About::Object(id, hash) => standing.to_apply.iter().any(|(o, _)| o.id == *id && o.hash == *hash),
             About::Leftover(id) => standing.leftovers.iter().chain(&standing.orphans).any(|(known, ..)| known == id),
-            About::Own => false,
+            About::Own | About::CleanUp(_) => false,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::Deserialize as _;
 
@@ -156,11 +157,17 @@ pub struct World {
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
     known: Mutex<HashMap<String, Weak<Definition>>>,
     rendered: Mutex<Renderings>,
+    copies: Mutex<Copies>,
+    /// Since when this process looks.
+    pub since: Timestamp,
     pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
 }
 
 /// By address of the definition and instance; the definition is kept, so that its address stays its own.
 type Renderings = HashMap<(usize, String), (Arc<Definition>, Rendering)>;
+
+/// Isolated copies, by the child that each belongs to: what it was made from, in words, and the definition itself.
+type Copies = HashMap<String, (String, Arc<Definition>, Rendering)>;
 
 /// A rendered manifest, or the error.
 type Rendering = Result<Arc<Manifest>, String>;
@@ -168,6 +175,8 @@ type Rendering = Result<Arc<Manifest>, String>;
 /// Name of the watch that sees the whole cluster.
 pub const CLUSTER: &str = "cluster";
 
+/// Isolated copies kept: for some time after their attempts, and for as many as may run at once.
+const COPIES: usize = 1024;
 /// Renderings kept; each is shared by all rollouts that use the version.
 const RENDERINGS: usize = 64;
 
@@ -195,6 +204,8 @@ impl World {
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
             known: Mutex::default(),
             rendered: Mutex::default(),
+            copies: Mutex::default(),
+            since: Timestamp::now(),
             pins: Mutex::default(),
         }
     }
@@ -341,6 +352,33 @@ impl World {
             cache.clear();
         }
         cache.insert(key, (definition.clone(), made.clone()));
+        made
+    }
+
+    /// Renders the isolated copy of a child, once as long as it is made from the same.
+    ///
+    /// # Errors
+    /// The sentence that says why there can be none.
+    pub fn copy(
+        &self,
+        definition: &Arc<Definition>,
+        child: &str,
+        from: &str,
+        make: impl FnOnce(&Definition) -> Rendering,
+    ) -> Rendering {
+        let lock = || self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known_from, known, rendering)) = lock().get(child)
+            && known_from == from
+            && Arc::ptr_eq(known, definition)
+        {
+            return rendering.clone();
+        }
+        let made = make(definition);
+        let mut copies = lock();
+        if copies.len() >= COPIES {
+            copies.clear();
+        }
+        copies.insert(child.to_owned(), (from.to_owned(), definition.clone(), made.clone()));
         made
     }
 

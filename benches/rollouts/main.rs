@@ -38,9 +38,10 @@ struct Args {
     /// Rollouts that the operator, and namespaces that the bare client, works on at once.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     workers: u16,
-    /// Strategy of the rollouts: progressive, pause-and-drain or no-strategy. The operator's own default if not given.
-    #[arg(long, value_name = "TYPE")]
-    strategy: Option<String>,
+    /// Strategy of the rollouts: progressive, pause-and-drain or no-strategy. The last one does what the bare clients do; the
+    /// others install every version once more in isolation, and wait for the assessment.
+    #[arg(long, default_value = "no-strategy", value_name = "TYPE")]
+    strategy: String,
     /// The operator to measure, instead of the one built along with this program.
     #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_numaplane"))]
     operator: PathBuf,

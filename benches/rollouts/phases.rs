@@ -282,7 +282,7 @@ impl<'a> Bench<'a> {
 
     async fn create(&self, namespaces: &[String]) -> Result<()> {
         self.in_each(namespaces, async |namespace| {
-            let rollout = sample::rollout(namespace, VERSIONS[0], self.args.strategy.as_deref());
+            let rollout = sample::rollout(namespace, VERSIONS[0], Some(self.args.strategy.as_str()));
             self.rollouts(namespace).create(&PostParams::default(), &serde_json::from_value(rollout)?).await?;
             Ok(())
         })

@@ -289,9 +289,12 @@ pub struct Upgrade {
     /// Instance of the isolated copy in which it proves itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub isolated: String,
-    /// Since when `spec.paused` has stopped the clocks of this stage.
+    /// Since when the clocks of this stage stand still: `spec.paused` is set, or the server refuses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused_at: Option<Time>,
+    pub held_since: Option<Time>,
+    /// What the entry of the definition says besides its objects, like `leaderElection: false`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// Whether pods are replaced: a new one must lead then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rolls: bool,
@@ -322,9 +325,18 @@ pub struct Assessment {
     /// Since when every workload has been healthy without a break; absent while one is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
+    /// Who held the lease then; empty where none is asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub holder: String,
+    /// When that holder had last renewed the lease then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<Time>,
     /// How often it was healthy and then was not.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub relapses: i32,
+    /// What was wrong the last time.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_relapse: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
@@ -368,6 +380,9 @@ pub struct LastAttempt {
     /// Hash of its rendered objects; empty where they could not be rendered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub definition_hash: String,
+    /// What the entry of the definition says besides its objects, like `leaderElection: false`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub settings: String,
     /// Text of the retry annotation when the attempt started.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub retry: String,

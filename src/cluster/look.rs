@@ -11,8 +11,8 @@ use kube::{
 };
 
 use super::{
-    Cluster, Failure, Lesson,
-    answer::{limited, own, with_sources},
+    Cluster, Lesson,
+    answer::{limited, with_sources},
 };
 use crate::{
     api::LABEL_ISOLATED,
@@ -70,25 +70,31 @@ impl Cluster {
             .unwrap_or_default())
     }
 
-    /// Deletes the lease of an isolated copy that has no pods any more; one that is gone already is as good, and one that may
-    /// not be deleted does no harm.
-    pub(super) async fn delete_lease(&self, namespace: &str, instance: &str) -> Result<Vec<Lesson>, Failure> {
+    /// Deletes the lease of an isolated copy that has no pods any more; one that is gone already is as good. Nothing depends on
+    /// it, so what cannot be read is taken for living pods, and what may not be read or deleted does no harm.
+    pub(super) async fn delete_lease(&self, namespace: &str, instance: &str) -> Lesson {
         let name = lease_of_instance(instance);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let of_copy = ListParams::default().labels(&format!("{LABEL_ISOLATED}={instance}")).limit(1);
-        let alive = own(&format!("pods of Lease/{name}"), limited(pods.list_metadata(&of_copy)).await)?;
-        if !alive.items.is_empty() {
-            return Ok(vec![Lesson::CopyLives(instance.to_owned())]);
+        // A missing right, an admission policy: asking again does not help.
+        let forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && ![409, 429].contains(&status.code));
+        match limited(pods.list_metadata(&of_copy)).await {
+            Ok(alive) if alive.items.is_empty() => {}
+            Err(error) if forbidden(&error) => {}
+            Ok(_) | Err(_) => return Lesson::CopyLives(instance.to_owned()),
         }
         let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
         match limited(api.delete(&name, &DeleteParams::default())).await {
             Ok(_) => tracing::info!(namespace, lease = name, "the lease of an isolated copy removed"),
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                tracing::warn!(namespace, lease = name, says = status.message, "the lease of an isolated copy stays");
+            Err(error) if forbidden(&error) => {
+                tracing::warn!(namespace, lease = name, says = %error, "the lease of an isolated copy stays");
             }
-            Err(error) => own(&format!("Lease/{name}"), Err(error))?,
+            Err(error) => {
+                tracing::warn!(namespace, lease = name, says = %error, "the lease of an isolated copy stays for now");
+                return Lesson::CopyLives(instance.to_owned());
+            }
         }
-        Ok(vec![Lesson::LeaseDeleted(instance.to_owned())])
+        Lesson::LeaseDeleted(instance.to_owned())
     }
 }

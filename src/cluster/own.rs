@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     Cluster, Failure, Lesson, Subject,
-    answer::{gone_is_good, limited, own},
+    answer::{failure, gone_is_good, limited, own},
     production::{delete_of, owned},
 };
 use crate::{
@@ -118,7 +118,7 @@ impl Cluster {
                 let key = (namespace.to_owned(), child.name.clone());
                 self.world.controllers.forget(&key, &Seen::for_good(&child.uid));
             }
-            Err(error) => own(&format!("NumaflowController/{}", child.name), gone_is_good::<()>(Err(error)))?,
+            Err(error) => clean_up("NumaflowController", &child.name, gone_is_good::<()>(Err(error)))?,
         }
         Ok(())
     }
@@ -226,11 +226,11 @@ impl Cluster {
         };
         if let Some(secret) = secret {
             let answer = limited(secrets.delete(&secret, &DeleteParams::default())).await;
-            own(&format!("Secret/{secret}"), gone_is_good(answer))?;
+            clean_up("Secret", &secret, gone_is_good(answer))?;
             self.world.forget_pin(namespace, &secret);
         }
         let answer = self.delete::<ControllerRevision>(namespace, name, uid).await;
-        own(&format!("ControllerRevision/{name}"), answer)?;
+        clean_up("ControllerRevision", name, answer)?;
         self.world.revisions.forget(&(namespace.to_owned(), name.to_owned()), &Seen::for_good(uid));
         Ok(())
     }
@@ -250,6 +250,11 @@ impl Cluster {
             None => Ok(vec![Lesson::AbsentPin(name.to_owned())]),
         }
     }
+}
+
+/// The answer to the removal of something that nothing needs any more.
+fn clean_up(kind: &str, name: &str, answer: Result<(), kube::Error>) -> Result<(), Failure> {
+    answer.map_err(|error| failure(&error, About::CleanUp(name.to_owned()), &format!("{kind}/{name}")))
 }
 
 /// A mistake in this room.

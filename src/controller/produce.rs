@@ -93,7 +93,7 @@ fn record(p: &Producing<'_>, outcome: &Outcome) -> Vec<Step> {
     let stored = child.status.clone().unwrap_or_default();
     let generation = child.metadata.generation.unwrap_or_default();
     let next = child_status(&stored, generation, p.isolated, &p.manifest.hash, p.standing, outcome, p.now);
-    if next == stored {
+    if next == stored || p.learned.own_refusal().is_some() {
         return Vec::new();
     }
     vec![Step::WriteChildStatus { child: Version::of(&child.metadata), status: Box::new(next) }]

@@ -65,7 +65,7 @@ pub fn isolate(
     }
     naming::rename(&mut objects, id, production)?;
     separate::separate(&mut objects, id, production)?;
-    Ok(Rendered { objects, hash: hash + "x" })
+    Ok(Rendered { objects, hash })
 }
 
 /// Checks that no object refers to one that was left out.

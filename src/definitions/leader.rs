@@ -26,6 +26,20 @@ pub struct Leader {
     pub host_network: bool,
 }
 
+impl Leader {
+    /// Whether this is one of the workloads whose pods may lead.
+    #[must_use]
+    pub fn is_of(&self, id: &crate::live::ObjectId) -> bool {
+        self.workloads.iter().any(|w| w.group == id.group && w.kind == id.kind && w.name == id.name)
+    }
+
+    /// Whether a pod that replaces another may have its hostname, so that the name of the holder does not tell them apart.
+    #[must_use]
+    pub fn hostnames_stay(&self) -> bool {
+        self.host_network || self.workloads.iter().any(|w| w.kind == "StatefulSet")
+    }
+}
+
 /// The leader election of `definition`, rendered as `objects`; `None` where no leader is elected.
 ///
 /// The controller is the workloads whose pods use a ConfigMap of `objects` with a value that has the key `instance`;

@@ -15,6 +15,8 @@ pub(super) const SECRET: Kind = ("", "Secret");
 pub(super) const SERVICE: Kind = ("", "Service");
 pub(super) const SERVICE_ACCOUNT: Kind = ("", "ServiceAccount");
 const CLAIM: Kind = ("", "PersistentVolumeClaim");
+/// The annotation that says whose token a Secret is.
+const TOKEN_OF: &str = "/metadata/annotations/kubernetes.io~1service-account.name";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A field that holds the name of another object of the namespace or the cluster.
@@ -38,11 +40,11 @@ impl Reference {
 
     /// Where the name stands, as people write it: `spec.volumes[0].name`.
     pub fn field(&self) -> String {
-        self.pointer.split('/').skip(1).fold(String::new(), |path, part| {
+        self.pointer.split('/').skip(1).map(|part| part.replace("~1", "/")).fold(String::new(), |path, part| {
             if part.bytes().all(|byte| byte.is_ascii_digit()) {
                 format!("{path}[{part}]")
             } else if path.is_empty() {
-                part.to_owned()
+                part
             } else {
                 format!("{path}.{part}")
             }
@@ -70,6 +72,8 @@ pub(super) fn references(object: &Object) -> Vec<Reference> {
             }
         }
         ("", "PersistentVolumeClaim") => claim_spec(&whole, &mut found),
+        // The server fills a Secret of this kind with a token of the account.
+        ("", "Secret") => whole.name(SERVICE_ACCOUNT, TOKEN_OF, true, &mut found),
         ("", "ServiceAccount") => {
             for secret in whole.items("/secrets") {
                 secret.name(SECRET, "/name", false, &mut found);

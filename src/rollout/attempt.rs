@@ -10,7 +10,8 @@ use crate::{
         child_number, fit, short_uid,
     },
     controller::standing::Standing,
-    evidence::Look,
+    definitions::Definition,
+    evidence::{Evidence, Look},
     manifest::Manifest,
     plan::{Event, Pin, Plan, Step},
     rollout::{
@@ -32,6 +33,7 @@ pub(super) struct AttemptKey {
     version: String,
     instance: String,
     hash: String,
+    settings: String,
     retry: String,
 }
 
@@ -77,10 +79,16 @@ impl Turn<'_> {
             }
         }
         let rolls = rolls(&standing);
-        let holder_before = match self.holder_before(&target.manifest, rolls) {
-            Ok(holder) if copy.is_none() => holder,
-            Err(step) if copy.is_none() => return Plan::of(vec![step]),
-            _ => String::new(),
+        let holder_before = match self.holder_before(&target.manifest) {
+            Holder::Known(holder) => holder,
+            // It is asked for when it matters.
+            _ if copy.is_some() => String::new(),
+            Holder::Look(step) => return Plan::of(vec![step]),
+            Holder::Unknown(words) => {
+                self.fail(key, Stage::Resolve, AttemptResult::Blocked, "NoAnswer", &words);
+                self.again_after = Some(LOOK_AGAIN);
+                return self.keep(Report::blocked("NoAnswer", &words));
+            }
         };
         let revision = self.revision_name(target);
         if self.s.revision(&revision).is_none_or(|r| r.definition.is_none()) {
@@ -88,8 +96,8 @@ impl Turn<'_> {
         }
         let name = self.next_name();
         self.next.name_count = child_number(self.s.name(), &name);
-        if self.wants_force_promote() && self.next.force_promoted.is_none() {
-            self.next.force_promoted = Some(ForcePromoted { version: key.version.clone(), at: Some(Time(self.now)) });
+        if self.wants_force_promote() {
+            self.use_force_promote(&key.version);
         }
         let (stage, from, to) = match copy {
             Some(_) => (Stage::Verify, String::new(), String::new()),
@@ -102,6 +110,7 @@ impl Turn<'_> {
             definition_hash: key.hash,
             revision,
             generation: key.generation,
+            settings: Some(key.settings),
             retry: key.retry,
             strategy: self.manner.strategy.as_str().to_owned(),
             stage: stage.as_str().to_owned(),
@@ -142,16 +151,34 @@ impl Turn<'_> {
         self.s.rollout.spec.strategy.as_ref().is_some_and(|s| s.force_promote == Some(true))
     }
 
-    /// Who holds the lease before pods are replaced, where that is needed to tell the new holder; or the look that is
-    /// needed to know.
-    pub(super) fn holder_before(&self, manifest: &Manifest, rolls: bool) -> Result<String, Step> {
-        let Some(leader) = manifest.leader.as_ref().filter(|l| rolls && l.host_network) else {
-            return Ok(String::new());
+    /// Notes that `forcePromote` is honoured for this version, if it was not for another since it was set.
+    pub(super) fn use_force_promote(&mut self, version: &str) {
+        let at = Some(Time(self.now));
+        self.next.force_promoted.get_or_insert_with(|| ForcePromoted { version: version.to_owned(), at });
+    }
+
+    /// Who holds the lease before pods are replaced, where the new holder could have the same hostname: on the host's network,
+    /// and in a StatefulSet. Empty where no such pod is replaced.
+    pub(super) fn holder_before(&self, manifest: &Manifest) -> Holder {
+        let promoted = self.stored.promoted.as_ref();
+        let running = promoted.and_then(|p| self.s.manifest(&p.revision, &p.instance_id).ok());
+        let Some(leader) = manifest.leader.as_ref().filter(|l| l.hostnames_stay()) else {
+            return Holder::Known(String::new());
         };
+        let replaced = manifest.objects.iter().filter(|o| leader.is_of(&o.id)).any(|object| {
+            let old = running.as_ref().and_then(|m| m.objects.iter().find(|o| o.id == object.id));
+            old.is_none_or(|old| old.body()["spec"]["template"] != object.body()["spec"]["template"])
+        });
+        if !replaced {
+            return Holder::Known(String::new());
+        }
         let look = Look { lease: Some(leader.lease.clone()), ..Look::default() };
         match self.s.learned.looks.get(&look) {
-            Some(seen) => Ok(seen.lease.as_ref().map(|l| l.holder.clone()).unwrap_or_default()),
-            None => Err(Step::Look(look)),
+            None => Holder::Look(Step::Look(look)),
+            Some(Evidence { unreadable: Some(why), .. }) => {
+                Holder::Unknown(format!("lease {} cannot be read: {why}", leader.lease))
+            }
+            Some(seen) => Holder::Known(seen.lease.as_ref().map(|l| l.holder.clone()).unwrap_or_default()),
         }
     }
 
@@ -196,6 +223,7 @@ impl Turn<'_> {
             version: upgrade.version.clone(),
             instance_id: upgrade.instance_id.clone(),
             definition_hash: upgrade.definition_hash.clone(),
+            settings: upgrade.settings.clone().unwrap_or_default(),
             retry: upgrade.retry.clone(),
             result: result.as_str().to_owned(),
             stage: stage.to_owned(),
@@ -213,6 +241,7 @@ impl Turn<'_> {
             version: key.version,
             instance_id: key.instance,
             definition_hash: key.hash,
+            settings: key.settings,
             retry: key.retry,
             result: result.as_str().to_owned(),
             stage: stage.as_str().to_owned(),
@@ -259,12 +288,16 @@ impl Turn<'_> {
             version: version.to_owned(),
             instance: instance.to_owned(),
             hash: hash.to_owned(),
+            settings: String::new(),
             retry: annotations.and_then(|a| a.get(ANNOTATION_RETRY)).cloned().unwrap_or_default(),
         }
     }
 
     pub(super) fn key_of(&self, target: &Target) -> AttemptKey {
-        self.key(&target.version, &target.instance, &target.manifest.hash)
+        AttemptKey {
+            settings: settings(&target.definition),
+            ..self.key(&target.version, &target.instance, &target.manifest.hash)
+        }
     }
 
     /// The generation that a judgement of this attempt is about: edits that did not supersede it (a pause, another deadline)
@@ -283,6 +316,7 @@ impl Turn<'_> {
                         version: last.version.clone(),
                         instance: last.instance_id.clone(),
                         hash: last.definition_hash.clone(),
+                        settings: last.settings.clone(),
                         retry: last.retry.clone(),
                     }
         })
@@ -321,18 +355,35 @@ impl Turn<'_> {
     pub(super) fn superseded(&self, upgrade: &Upgrade) -> bool {
         let controller = &self.s.rollout.spec.controller;
         let other_spec = controller.version != upgrade.version || controller.instance() != upgrade.instance_id;
-        other_spec
-            || self
-                .s
-                .desired
-                .as_ref()
-                .is_ok_and(|t| t.only_pinned.is_none() && t.manifest.hash != upgrade.definition_hash)
+        let other = |t: &Target| {
+            let settings = settings(&t.definition);
+            // Attempts of an older operator do not know.
+            t.manifest.hash != upgrade.definition_hash || upgrade.settings.as_ref().is_some_and(|s| *s != settings)
+        };
+        other_spec || self.s.desired.as_ref().is_ok_and(|t| t.only_pinned.is_none() && other(t))
     }
 
     /// How long the running stage has taken.
     pub(super) fn in_stage(&self, upgrade: &Upgrade) -> std::time::Duration {
         elapsed(upgrade.stage_started_at.as_ref(), self.now)
     }
+}
+
+/// Who holds a lease.
+pub(super) enum Holder {
+    /// The holder, or nothing where nobody does or it does not matter.
+    Known(String),
+    /// This look is needed to know.
+    Look(Step),
+    /// That cannot be told now: why.
+    Unknown(String),
+}
+
+/// What the entry of a definition says besides its objects.
+fn settings(definition: &Definition) -> String {
+    let isolated = definition.isolated.map(|yes| format!("isolated: {yes}"));
+    let leader = definition.leader_election.map(|yes| format!("leaderElection: {yes}"));
+    isolated.into_iter().chain(leader).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether what is to be applied replaces pods: a workload with other content than it has now. (Where only the number of

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    api::{AttemptResult, FINALIZER, NumaflowControllerRolloutStatus, Promoted, Stage, Strategy, Upgrade},
+    api::{Assessment, AttemptResult, FINALIZER, NumaflowControllerRolloutStatus, Promoted, Stage, Strategy, Upgrade},
     controller::standing::Standing,
     plan::{Event, Plan, Step},
     rollout::{
@@ -24,6 +24,9 @@ use crate::{
 
 /// Time between two looks for pods that are to be gone.
 const LOOK_FOR_PODS: Duration = Duration::from_secs(3);
+
+/// Times in a status are whole seconds, and clocks differ a little.
+const AHEAD: SignedDuration = SignedDuration::from_secs(5);
 
 /// Decides the next steps.
 #[must_use]
@@ -103,7 +106,16 @@ impl<'a> Turn<'a> {
                 .save(None, Report::pending("Adopting", "the promoted child is known by its label; recording it"));
         }
         let Some(upgrade) = self.stored.upgrade.clone() else { return self.at_rest() };
-        match Stage::parse(&upgrade.stage) {
+        if let Some(upgrade) = self.restamped(&upgrade) {
+            self.next.upgrade = Some(upgrade);
+            return self.save(None, Report::pending("Restarting", "the clock was set back; the stage counts from now"));
+        }
+        let stage = Stage::parse(&upgrade.stage);
+        if stage != Some(Stage::Verify) && self.wants_force_promote() {
+            // It is this attempt's, which has nothing to skip any more.
+            self.use_force_promote(&upgrade.version);
+        }
+        match stage {
             Some(Stage::Verify) => self.verify(upgrade),
             // Not of this operator's making; production has not been touched in these.
             Some(Stage::Resolve | Stage::Drain) => {
@@ -119,6 +131,25 @@ impl<'a> Turn<'a> {
                 self.start_roll_back(&upgrade, "UnknownStage", &words)
             }
         }
+    }
+
+    /// The attempt with clocks that have begun; `None` where they have. A time that lies ahead (the clock of the last operator
+    /// was fast) would hold a deadline back until it comes.
+    fn restamped(&self, upgrade: &Upgrade) -> Option<Upgrade> {
+        let ahead = |time: &Time| time.0.duration_since(self.now) > AHEAD;
+        let assessment = upgrade
+            .assessment
+            .clone()
+            .map(|a| Assessment { healthy_since: a.healthy_since.filter(|t| !ahead(t)), ..a });
+        let next = Upgrade {
+            stage_started_at: Some(
+                upgrade.stage_started_at.clone().filter(|t| !ahead(t)).unwrap_or_else(|| self.not_before_now()),
+            ),
+            held_since: upgrade.held_since.clone().filter(|t| !ahead(t)),
+            assessment,
+            ..upgrade.clone()
+        };
+        (next != *upgrade).then_some(next)
     }
 
     /// Definitions that are kept in Secrets are not watched; each is read once.
@@ -192,9 +223,7 @@ impl<'a> Turn<'a> {
     }
 
     pub(super) fn is_promoted(&self, target: &Target) -> bool {
-        self.stored.promoted.as_ref().is_some_and(|p| {
-            p.version == target.version && p.instance_id == target.instance && p.definition_hash == target.manifest.hash
-        })
+        self.stored.promoted.as_ref().is_some_and(|promoted| target.is(promoted))
     }
 
     /// A status that was lost (restored from a backup, say) is found again by the label.
@@ -240,7 +269,7 @@ impl<'a> Turn<'a> {
 
     /// The time in whole seconds, as it is stored, never before it: a wait that counts from it is never cut short.
     pub(super) fn not_before_now(&self) -> Time {
-        let up = jiff::SignedDuration::from_nanos(999_999_999);
+        let up = SignedDuration::from_nanos(999_999_999);
         Time(self.now.checked_add(up).unwrap_or(self.now))
     }
 }

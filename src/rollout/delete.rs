@@ -3,14 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{
-        ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, NumaflowController, Phase, Promoted, Upgrade,
-        mark_of_rollout,
-    },
+    api::{ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, Phase, Promoted, Upgrade, mark_of_rollout},
     controller::removal::{Leaving, Removal, next},
     manifest::Manifest,
-    plan::{Plan, Step, Version},
+    plan::{Plan, Step},
     rollout::decide::{Turn, without_ours},
+    words::list,
 };
 
 /// When to look again at the latest.
@@ -41,19 +39,19 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         Removal::Steps(steps) => Plan::of(steps),
         Removal::Done => {
             // Deleted with its dependents orphaned, it would leave these for good.
-            let alive = |c: &&Arc<NumaflowController>| c.metadata.deletion_timestamp.is_none();
-            let children = s.children.iter().filter(alive);
-            let mut steps = if forced {
-                children.map(|c| Step::DeleteChild { child: Version::of(&c.metadata) }).collect()
-            } else {
-                let waits = children.count() > 0;
-                let steps = turn.drop_children(&[]);
-                if steps.is_empty() && waits && s.learned.own_refusal().is_none() {
-                    return wait(turn, "what is left of an isolated copy to be gone");
+            let mut steps = if forced { turn.delete_children() } else { turn.drop_children(&[]) };
+            if steps.is_empty() && !forced {
+                let mut left: Vec<String> =
+                    s.children.iter().flat_map(|c| turn.objects_of_copy(c)).map(ToString::to_string).collect();
+                left.extend(
+                    s.learned.living_copies.iter().map(|instance| format!("pods of the isolated copy {instance}")),
+                );
+                if !left.is_empty() {
+                    return wait(turn, &format!("{} to be gone", list(&left, 5)));
                 }
-                steps
-            };
-            steps.extend(s.revisions.iter().map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
+            }
+            let revisions = s.revisions.iter().filter(|r| !s.learned.stays(&r.name));
+            steps.extend(revisions.map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
             if !steps.is_empty() && s.learned.own_refusal().is_none() {
                 return Plan::of(steps);
             }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use crate::{
     api::{Assessment, Upgrade},
     controller::standing::Standing,
     definitions::Leader,
-    evidence::Look,
+    evidence::{Leads, LeaseSeen, Look},
     live::ObjectId,
     manifest::Manifest,
     plan::Step,
@@ -19,12 +21,12 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Whether a version is healthy now.
 pub(super) enum Health {
-    /// Only a look at its pods and its lease can tell.
-    Look(Step),
-    /// Every workload is available and, where that is asked for, one of its pods leads.
-    Good,
+    /// Every workload is available and, where that is asked for, one of its pods leads, by this lease.
+    Good(Option<LeaseSeen>),
     /// The words for what is waited for.
     Bad(String),
+    /// That cannot be told now: why. It is neither a yes nor a no.
+    Unknown(String),
 }
 
 /// What follows.
@@ -33,6 +35,8 @@ pub(super) enum Verdict {
     Passed,
     /// It was not, and there is no time left: why.
     Failed(String),
+    /// There is no time left, and it cannot be told: why.
+    Unknown(String),
     /// The assessment has changed, which is to be written down.
     Changed(Assessment, String),
     /// Nothing has changed: what is waited for, and for how long at the most.
@@ -41,83 +45,130 @@ pub(super) enum Verdict {
 
 impl Turn<'_> {
     /// Looks at everything that health is made of. `leader` is set where a pod must lead.
+    ///
+    /// # Errors
+    /// Only this look at its pods or its lease can tell.
     pub(super) fn health(
         &self,
         upgrade: &Upgrade,
         manifest: &Manifest,
         standing: &Standing,
         leader: Option<&Leader>,
-    ) -> Health {
-        let late = self.is_late(upgrade);
+    ) -> Result<Health, Step> {
         if !standing.healthy() {
-            let waiting = self.waiting(standing);
-            // Most pods are ready before anybody asks why they are not.
-            if !standing.applied() || self.in_stage(upgrade) < self.manner.interval.min(self.manner.deadline) {
-                return Health::Bad(waiting);
-            }
-            let unready =
-                |id: &ObjectId| standing.health.iter().any(|w| !w.healthy && w.kind == id.kind && w.name == id.name);
-            let workloads = manifest.pod_selectors().filter(|(id, _)| unready(id));
-            let look = Look {
-                lease: None,
-                workloads: workloads.map(|(id, selector)| (id.clone(), selector)).collect(),
-                events: late,
-            };
-            let Some(seen) = self.s.learned.looks.get(&look) else { return Health::Look(Step::Look(look)) };
-            let troubles = seen.troubles();
-            return Health::Bad(if troubles.is_empty() { waiting } else { format!("{waiting}; {troubles}") });
+            return self.why_unhealthy(upgrade, manifest, standing);
         }
-        let Some(leader) = leader else { return Health::Good };
-        let of_leader = |id: &ObjectId| {
-            leader.workloads.iter().any(|w| w.group == id.group && w.kind == id.kind && w.name == id.name)
-        };
-        let workloads = manifest.pod_selectors().filter(|(id, _)| of_leader(id));
-        let look = Look {
-            lease: Some(leader.lease.clone()),
-            workloads: workloads.map(|(id, selector)| (id.clone(), selector)).collect(),
-            events: false,
-        };
-        match self.s.learned.looks.get(&look).map(|seen| seen.leads(leader, &upgrade.holder_before)) {
-            None => Health::Look(Step::Look(look)),
-            Some(Ok(())) => Health::Good,
-            Some(Err(words)) => Health::Bad(words),
+        let Some(leader) = leader else { return Ok(Health::Good(None)) };
+        let lease = Some(leader.lease.clone());
+        let known = upgrade.assessment.as_ref().filter(|a| a.healthy_since.is_some() && !a.holder.is_empty());
+        if let Some(known) = known {
+            // The same holder is the same pod.
+            let look = Look { lease: lease.clone(), ..Look::default() };
+            match self.s.learned.looks.get(&look) {
+                None => return Err(Step::Look(look)),
+                Some(seen) => {
+                    if let Some(lease) = seen.still_led_by(&known.holder, self.now) {
+                        return Ok(self.renewed(upgrade, leader, lease));
+                    }
+                }
+            }
+        }
+        let workloads = manifest.pod_selectors().filter(|(id, _)| leader.is_of(id));
+        let workloads = workloads.map(|(id, selector)| (id.clone(), selector)).collect();
+        let look = Look { lease, workloads, events: false };
+        match self.s.learned.looks.get(&look).map(|seen| seen.leads(leader, &upgrade.holder_before, self.now)) {
+            None => Err(Step::Look(look)),
+            Some(Leads::Yes(lease)) => Ok(Health::Good(Some(lease))),
+            Some(Leads::No(words)) => Ok(Health::Bad(words)),
+            Some(Leads::Unknown(words)) => Ok(Health::Unknown(words)),
         }
     }
 
+    /// Whether a leader is alive: at the end of a window it must have renewed its lease since the beginning, if that is longer
+    /// than the lease holds. Both times are of one clock, its own.
+    fn renewed(&self, upgrade: &Upgrade, leader: &Leader, lease: &LeaseSeen) -> Health {
+        let assessment = upgrade.assessment.clone().unwrap_or_default();
+        let passed = elapsed(assessment.healthy_since.as_ref(), self.now);
+        let over = passed >= self.manner.window && passed > lease.holds();
+        let before = assessment.renewed.map(|t| t.0.as_second());
+        if over && lease.renewed.map(jiff::Timestamp::as_second) <= before {
+            return Health::Bad(format!(
+                "lease {} to be renewed ({} has not done so since the window began)",
+                leader.lease, lease.holder
+            ));
+        }
+        Health::Good(Some(lease.clone()))
+    }
+
+    /// The words for what a version lacks, with what its pods say.
+    fn why_unhealthy(&self, upgrade: &Upgrade, manifest: &Manifest, standing: &Standing) -> Result<Health, Step> {
+        let waiting = self.waiting(standing);
+        // Most pods are ready before anybody asks why they are not.
+        if !standing.applied() || self.in_stage(upgrade) < self.manner.interval.min(self.manner.deadline) {
+            return Ok(Health::Bad(waiting));
+        }
+        let unready =
+            |id: &ObjectId| standing.health.iter().any(|w| !w.healthy && w.kind == id.kind && w.name == id.name);
+        let workloads = manifest.pod_selectors().filter(|(id, _)| unready(id));
+        let look = Look {
+            lease: None,
+            workloads: workloads.map(|(id, selector)| (id.clone(), selector)).collect(),
+            events: self.is_late(upgrade),
+        };
+        let Some(seen) = self.s.learned.looks.get(&look) else { return Err(Step::Look(look)) };
+        let troubles = seen.troubles();
+        Ok(Health::Bad(if troubles.is_empty() { waiting } else { format!("{waiting}; {troubles}") }))
+    }
+
     /// Judges an attempt: ready before the deadline of the stage, then healthy for the whole window. A version that was
-    /// healthy and then was not gets no new deadline: its window must have ended before.
-    pub(super) fn verdict(&self, upgrade: &Upgrade, health: Result<(), String>, window: Duration) -> Verdict {
+    /// healthy and then was not gets no new deadline: its window must have ended before. A window counts only while this
+    /// operator was there to look.
+    pub(super) fn verdict(&self, upgrade: &Upgrade, health: Health, window: Duration) -> Verdict {
         let late = self.is_late(upgrade);
         let stored = upgrade.assessment.clone().unwrap_or_default();
+        let since = stored.healthy_since.as_ref().filter(|t| t.0 >= self.s.watching_since);
         let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
+        let next_look = |at_most: Duration| at_most.min(self.manner.interval).max(SHORTEST);
         let told = |words: &str| {
             let deadline = duration(self.manner.deadline);
             format!("version {:?} was not healthy within {deadline}: {words}", upgrade.version)
         };
-        match (health, &stored.healthy_since) {
-            (Ok(()), _) if window.is_zero() => Verdict::Passed,
-            (Ok(()), Some(since)) if elapsed(Some(since), self.now) >= window => Verdict::Passed,
-            (Ok(()), _) if late && stored.relapses > 0 => {
+        match (health, since) {
+            (Health::Good(_), _) if window.is_zero() => Verdict::Passed,
+            (Health::Good(_), Some(since)) if elapsed(Some(since), self.now) >= window => Verdict::Passed,
+            (Health::Good(_), _) if late && stored.relapses > 0 => {
                 let (times, window) = (stored.relapses, duration(window));
+                let relapses = if times == 1 { "relapse" } else { "relapses" };
                 Verdict::Failed(told(&format!(
-                    "it did not stay healthy for {window} in a row ({times} {})",
-                    if times == 1 { "relapse" } else { "relapses" }
+                    "it did not stay healthy for {window} in a row ({times} {relapses}), the last time: {}",
+                    stored.last_relapse
                 )))
             }
-            (Ok(()), None) => {
-                let next = Assessment { healthy_since: Some(self.not_before_now()), ..stored };
+            (Health::Good(lease), None) => {
+                let next = Assessment {
+                    healthy_since: Some(self.not_before_now()),
+                    holder: lease.as_ref().map(|l| l.holder.clone()).unwrap_or_default(),
+                    renewed: lease.and_then(|l| l.renewed).map(Time),
+                    ..stored
+                };
                 Verdict::Changed(next, in_window(window))
             }
-            (Ok(()), Some(since)) => {
-                let left = window.saturating_sub(elapsed(Some(since), self.now));
-                Verdict::Waiting(in_window(window), left.min(self.manner.interval).max(SHORTEST))
+            (Health::Good(_), Some(since)) => {
+                Verdict::Waiting(in_window(window), next_look(window.saturating_sub(elapsed(Some(since), self.now))))
             }
-            (Err(words), _) if late => Verdict::Failed(told(&words)),
-            (Err(words), Some(_)) => {
-                let next = Assessment { healthy_since: None, relapses: stored.relapses.saturating_add(1) };
+            (Health::Unknown(words), _) if late => Verdict::Unknown(words),
+            (Health::Bad(words), _) if late => Verdict::Failed(told(&words)),
+            (Health::Bad(words), _) if stored.healthy_since.is_some() => {
+                let next = Assessment {
+                    healthy_since: None,
+                    holder: String::new(),
+                    renewed: None,
+                    relapses: stored.relapses.saturating_add(1),
+                    last_relapse: words.clone(),
+                };
                 Verdict::Changed(next, words)
             }
-            (Err(words), None) => Verdict::Waiting(words, left.min(self.manner.interval).max(SHORTEST)),
+            (Health::Bad(words) | Health::Unknown(words), _) => Verdict::Waiting(words, next_look(left)),
         }
     }
 
@@ -129,7 +180,7 @@ impl Turn<'_> {
     /// What is waited for, with what the server said to it.
     pub(super) fn waiting(&self, standing: &Standing) -> String {
         let learned = &self.s.learned;
-        let said = learned.refusals.first().or_else(|| learned.silence_of(standing));
+        let said = learned.refusal_of(standing).or_else(|| learned.silence_of(standing)).or(learned.own_refusal());
         let said = said.map(|r| format!("; the server says: {}", r.message)).unwrap_or_default();
         format!("{}{said}", standing.waiting_for())
     }

@@ -80,6 +80,11 @@ impl Report {
         Self::pending("RollBack", &format!("rolling back to version {version:?}, because {why}{waiting}"))
     }
 
+    /// Whether the server is asked again and again.
+    pub(super) fn is_retried(&self) -> bool {
+        self.retried
+    }
+
     /// Adds why production cannot be kept as it should be.
     pub(super) fn with_trouble(mut self, reason: &str, message: &str) -> Self {
         self.trouble = Some((reason.to_owned(), message.to_owned()));

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, UpgradeState},
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, Promoted, UpgradeState},
     definitions::Definition,
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub elsewhere: BTreeSet<ObjectId>,
     /// Pipelines, ISB services and MonoVertices in the namespace.
     pub dependants: Dependants,
+    /// Since when this operator looks at what happens: of what was before it knows what is written down.
+    pub watching_since: Timestamp,
     /// What this turn has learned from the server.
     pub learned: Learned,
 }
@@ -70,6 +72,16 @@ pub struct Unresolved {
     pub reason: &'static str,
     /// A sentence that names the object and the field and says what to do.
     pub message: String,
+}
+
+impl Target {
+    /// Whether this is what is promoted.
+    #[must_use]
+    pub fn is(&self, promoted: &Promoted) -> bool {
+        promoted.version == self.version
+            && promoted.instance_id == self.instance
+            && promoted.definition_hash == self.manifest.hash
+    }
 }
 
 impl Unresolved {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     api::{AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
-    plan::{About, Event, Plan},
+    plan::{Event, Plan, Step},
     rollout::{
         attempt::rolls,
         decide::Turn,
@@ -16,18 +16,22 @@ use crate::{
     words::duration,
 };
 
+/// Time between two looks at a first version that did not come up.
+const STUCK: Duration = Duration::from_secs(30);
+
 impl Turn<'_> {
     /// Production changes hands: labels, then objects, then what is left over.
     pub(super) fn cut_over(mut self, upgrade: Upgrade) -> Plan {
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
         }
-        // A refused label or child touches nothing in production: it is asked for again, until the deadline.
-        if let Some(refusal) = self.s.learned.refusals.iter().find(|r| r.about != About::Own).cloned() {
-            if self.stored.promoted.is_some() {
-                return self.start_roll_back(&upgrade, &refusal.reason, &refusal.message);
-            }
-            return self.stuck(upgrade, AttemptResult::Blocked, &refusal.reason, &refusal.message);
+        if let Some(step) = self.stale_lease(&upgrade) {
+            return Plan::of(vec![step]);
+        }
+        // What proved itself before, and gave way, does so no longer.
+        let others = self.drop_others(&upgrade);
+        if !others.is_empty() {
+            return Plan::of(others);
         }
         let late = self.is_late(&upgrade);
         let entering = entering(&upgrade);
@@ -44,12 +48,15 @@ impl Turn<'_> {
                 },
                 Ok(manifest) => {
                     let standing = self.standing(&manifest);
-                    if let Some((id, owner)) = standing.taken.first() {
-                        let words = taken(id, owner);
+                    // A refused label or child touches nothing in production: it is asked for again, until the deadline. And
+                    // what is refused of the version that leaves says nothing about the one that comes.
+                    let refused = self.s.learned.refusal_of(&standing).map(|r| (r.reason.clone(), r.message.clone()));
+                    let taken = standing.taken.first().map(|(id, owner)| ("ObjectExists".to_owned(), taken(id, owner)));
+                    if let Some((reason, words)) = refused.or(taken) {
                         return if self.stored.promoted.is_some() {
-                            self.start_roll_back(&upgrade, "ObjectExists", &words)
+                            self.start_roll_back(&upgrade, &reason, &words)
                         } else {
-                            self.stuck(upgrade, AttemptResult::Blocked, "ObjectExists", &words)
+                            self.stuck(upgrade, AttemptResult::Blocked, &reason, &words)
                         };
                     }
                     let steps = self.produce(&entering.name, &manifest, &standing, false);
@@ -97,7 +104,7 @@ impl Turn<'_> {
         let entering = entering(&upgrade);
         match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
-            HandOver::Wait(words) => return self.judge(upgrade, None, Err(words)),
+            HandOver::Wait(words) => return self.judge(upgrade, None, Health::Bad(words)),
             HandOver::Done => {}
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
@@ -108,12 +115,15 @@ impl Turn<'_> {
                     None if self.stored.promoted.is_some() => {
                         self.start_roll_back(&upgrade, "RevisionUnusable", &words)
                     }
-                    None => self.judge(upgrade, None, Err(words)),
+                    None => self.judge(upgrade, None, Health::Bad(words)),
                 };
             }
         };
         let standing = self.standing(&manifest);
         let mut steps = self.produce(&entering.name, &manifest, &standing, standing.healthy());
+        if steps.is_empty() {
+            steps = self.stale_lease(&upgrade).into_iter().chain(self.drop_others(&upgrade)).collect();
+        }
         if steps.is_empty()
             && let Some(Teardown::Steps(teardown)) = self.s.child(&entering.name).map(|child| self.teardown(child))
         {
@@ -124,15 +134,13 @@ impl Turn<'_> {
             return Plan::of(steps);
         }
         let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
-        let health = match self.health(&upgrade, &manifest, &standing, leader) {
-            Health::Look(step) => return Plan::of(vec![step]),
-            Health::Good => Ok(()),
-            Health::Bad(words) => Err(words),
-        };
-        self.judge(upgrade, Some(&standing), health)
+        match self.health(&upgrade, &manifest, &standing, leader) {
+            Err(step) => Plan::of(vec![step]),
+            Ok(health) => self.judge(upgrade, Some(&standing), health),
+        }
     }
 
-    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, health: Result<(), String>) -> Plan {
+    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, health: Health) -> Plan {
         let window = if upgrade.verified { Duration::ZERO } else { self.manner.window };
         match self.verdict(&upgrade, health, window) {
             Verdict::Passed => self.promote(&upgrade, standing),
@@ -141,8 +149,13 @@ impl Turn<'_> {
             }
             Verdict::Failed(words) => {
                 upgrade.assessment = None;
-                self.again_after = Some(self.manner.interval);
+                self.again_after = Some(self.manner.interval.max(STUCK));
                 self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words)
+            }
+            // Nobody can tell: that is no reason to take it back, nor to trust it.
+            Verdict::Unknown(words) => {
+                self.again_after = Some(self.manner.interval);
+                self.finish(Vec::new(), standing, Report::blocked("NoAnswer", &format!("waiting for {words}")))
             }
             Verdict::Changed(assessment, words) => {
                 let report = Report::confirming(&upgrade.version, &words);
@@ -154,6 +167,12 @@ impl Turn<'_> {
                 self.finish(Vec::new(), standing, Report::confirming(&upgrade.version, &words))
             }
         }
+    }
+
+    /// Drops the children that have no part in this attempt.
+    fn drop_others(&self, upgrade: &Upgrade) -> Vec<Step> {
+        let promoted = self.stored.promoted.as_ref().map(|p| p.name.as_str()).unwrap_or_default();
+        self.drop_children(&[promoted, &upgrade.name, &upgrade.from])
     }
 
     fn promote(mut self, upgrade: &Upgrade, standing: Option<&Standing>) -> Plan {
@@ -175,7 +194,9 @@ impl Turn<'_> {
         };
         let late = self.is_late(upgrade);
         // With another version waiting, the old one need not prove itself first: it may be what is broken.
-        let another = self.superseded(upgrade) && self.s.desired.as_ref().is_ok_and(|t| !self.is_promoted(t));
+        let superseded = self.superseded(upgrade);
+        let wants_promoted = self.s.desired.as_ref().is_ok_and(|t| self.is_promoted(t));
+        let another_can_start = superseded && self.s.desired.is_ok() && !wants_promoted;
         let mut stuck = true;
         let waiting = match self.hand_over(&promoted) {
             HandOver::Steps(steps) => return Plan::of(steps),
@@ -188,22 +209,20 @@ impl Turn<'_> {
                     if !steps.is_empty() {
                         return Plan::of(steps);
                     }
-                    let another =
-                        self.superseded(upgrade) && !self.s.desired.as_ref().is_ok_and(|t| self.is_promoted(t));
-                    if another && standing.applied() {
+                    if superseded && !wants_promoted && standing.applied() {
                         return self.rolled_back(upgrade, &promoted, Some(&standing), "");
                     }
                     stuck = false;
                     let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
                     match self.health(upgrade, &manifest, &standing, leader) {
-                        Health::Look(step) => return Plan::of(vec![step]),
-                        Health::Good => return self.rolled_back(upgrade, &promoted, Some(&standing), ""),
-                        Health::Bad(words) => words,
+                        Err(step) => return Plan::of(vec![step]),
+                        Ok(Health::Good(_)) => return self.rolled_back(upgrade, &promoted, Some(&standing), ""),
+                        Ok(Health::Bad(words) | Health::Unknown(words)) => words,
                     }
                 }
             },
         };
-        if late || (another && stuck) {
+        if late || (another_can_start && stuck) {
             return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
         self.look_again(upgrade);

@@ -11,6 +11,7 @@ use crate::{
         produce::{Producing, steps},
         standing::{Production, Standing, assess},
     },
+    live::ObjectId,
     manifest::Manifest,
     plan::{Plan, Step, Version},
     rollout::{
@@ -90,7 +91,7 @@ impl Turn<'_> {
         }
         let mut steps = self.drop_children(keep);
         let kept = self.kept_revisions();
-        let goes = |name: &str| !kept.iter().any(|r| r.name == name);
+        let goes = |name: &str| !kept.iter().any(|r| r.name == name) && !self.s.learned.stays(name);
         let going = self.s.revisions.iter().filter(|r| goes(&r.name));
         steps.extend(going.map(|r| Step::DeleteRevision { name: r.name.clone(), uid: r.uid.clone() }));
         steps
@@ -100,7 +101,10 @@ impl Turn<'_> {
     /// deleted when nothing is left of that.
     pub(super) fn drop_children(&self, keep: &[&str]) -> Vec<Step> {
         let mut steps = Vec::new();
-        for child in self.s.children.iter().filter(|c| c.metadata.deletion_timestamp.is_none()) {
+        if self.s.learned.own_refusal().is_some() {
+            return steps;
+        }
+        for child in &self.s.children {
             if keep.contains(&child.metadata.name.as_deref().unwrap_or_default()) {
                 continue;
             }
@@ -108,13 +112,29 @@ impl Turn<'_> {
                 steps.push(Step::LabelChild { child: Version::of(&child.metadata), state: UpgradeState::Recyclable });
                 continue;
             }
+            // One that is being deleted already, and is held by somebody's finalizer, keeps its copy no longer.
+            let deleting = child.metadata.deletion_timestamp.is_some();
             match self.teardown(child) {
                 Teardown::Steps(teardown) => steps.extend(teardown),
-                Teardown::Waiting => {}
-                Teardown::Done => steps.push(Step::DeleteChild { child: Version::of(&child.metadata) }),
+                Teardown::Done if !deleting && !self.stays(child) => {
+                    steps.push(Step::DeleteChild { child: Version::of(&child.metadata) });
+                }
+                Teardown::Done | Teardown::Waiting => {}
             }
         }
         steps
+    }
+
+    /// Deletes all children at once; what is left of their isolated copies goes with them.
+    pub(super) fn delete_children(&self) -> Vec<Step> {
+        let alive = |c: &&std::sync::Arc<NumaflowController>| c.metadata.deletion_timestamp.is_none() && !self.stays(c);
+        let children = self.s.children.iter().filter(alive);
+        children.map(|c| Step::DeleteChild { child: Version::of(&c.metadata) }).collect()
+    }
+
+    /// Whether the server does not let a child go.
+    fn stays(&self, child: &NumaflowController) -> bool {
+        self.s.learned.stays(child.metadata.name.as_deref().unwrap_or_default())
     }
 
     /// How a child's isolated copy goes: its objects, then the lease that its controller made, then the note of it.
@@ -162,15 +182,31 @@ impl Turn<'_> {
 
     /// Whether anything of a child's isolated copy is still seen, be it on its way out.
     fn is_copy_alive(&self, child: &NumaflowController) -> bool {
+        self.objects_of_copy(child).next().is_some()
+    }
+
+    /// What is seen of a child's isolated copy.
+    pub(super) fn objects_of_copy(&self, child: &NumaflowController) -> impl Iterator<Item = &ObjectId> {
         let mark = mark_of_isolated(child.metadata.name.as_deref().unwrap_or_default());
-        self.s.live.values().any(|l| l.tracking.as_ref() == Some(&mark))
+        self.s.live.values().filter(move |l| l.tracking.as_ref() == Some(&mark)).map(|l| &l.id)
+    }
+
+    /// The next step for the lease of a copy whose child is gone, with which everything else of it went.
+    pub(super) fn stale_lease(&self, upgrade: &Upgrade) -> Option<Step> {
+        let instance = &upgrade.isolated;
+        let child = self.s.child(&upgrade.name).and_then(|c| c.metadata.uid.as_deref()).map(isolated_instance);
+        let learned = &self.s.learned;
+        let known = learned.deleted_leases.contains(instance) || learned.living_copies.contains(instance);
+        (!instance.is_empty() && child.as_ref() != Some(instance) && !known)
+            .then(|| Step::DeleteLease { instance: instance.clone() })
     }
 
     /// How a child's isolated copy stands.
     pub(super) fn standing_of_copy(&self, child: &NumaflowController, manifest: &Manifest) -> Standing {
-        let copy = child.status.iter().filter_map(|s| s.isolated.as_ref());
-        let inventory: Vec<_> =
-            self.s.learned.applied_copies.iter().chain(copy.flat_map(|c| &c.inventory)).cloned().collect();
+        let uid = child.metadata.uid.as_ref();
+        let now = self.s.learned.applied_copies.iter().filter(|(of, _)| Some(of) == uid).map(|(_, entry)| entry);
+        let noted = child.status.iter().filter_map(|s| s.isolated.as_ref()).flat_map(|c| &c.inventory);
+        let inventory: Vec<_> = now.chain(noted).cloned().collect();
         assess(&Production {
             mark: &mark_of_isolated(child.metadata.name.as_deref().unwrap_or_default()),
             manifest,

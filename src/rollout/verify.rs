@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{
-        Assessment, AttemptResult, ForcePromoted, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec,
-        Stage, Upgrade, UpgradeState, isolated_instance,
+        Assessment, AttemptResult, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec, Stage, Upgrade,
+        UpgradeState, isolated_instance,
     },
     controller::standing::Standing,
     plan::{Event, Plan, Refusal, Step, Version},
     rollout::{
+        attempt::{Holder, rolls},
         decide::Turn,
         judge::{Health, Verdict},
         report::Report,
@@ -26,14 +28,17 @@ enum Copy {
     Steps(Vec<Step>),
     /// There is no copy yet: the words for what is waited for.
     Wait(String),
-    /// There can be none: why.
-    Impossible(String),
-    /// Healthy, or the words for what is waited for.
-    Seen(Result<(), String>),
+    /// Its child is being deleted, and somebody's finalizer holds it: another child is needed.
+    Lost,
+    /// It is there.
+    Seen(Health),
 }
 
 impl Turn<'_> {
     pub(super) fn verify(mut self, upgrade: Upgrade) -> Plan {
+        if let Some(step) = self.stale_lease(&upgrade) {
+            return Plan::of(vec![step]);
+        }
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
         }
@@ -43,41 +48,44 @@ impl Turn<'_> {
             Some(Upkeep::Kept(standing)) => Some(standing),
             _ => None,
         };
+        let production = production.as_ref();
         if let Some(why) = self.forced(&upgrade) {
-            return self.enter_cut_over(Upgrade { verify_skipped: why, ..upgrade });
+            return self.enter_cut_over(Upgrade { verify_skipped: why, ..upgrade }, production);
         }
         let (health, made) = match self.copy(&upgrade) {
             Copy::Steps(steps) => return Plan::of(steps),
-            Copy::Impossible(why) => return self.enter_cut_over(Upgrade { verify_skipped: why, ..upgrade }),
-            Copy::Wait(words) => (Err(words), false),
+            Copy::Lost => return self.give_way(&upgrade, production),
+            Copy::Wait(words) => (Health::Bad(words), false),
             Copy::Seen(health) => (health, true),
         };
         let instance = self.s.child(&upgrade.name).map(|c| instance_of(c)).unwrap_or_default();
         if made && upgrade.isolated != instance {
             // The deadline counts on; but what was seen of another copy says nothing about this one.
-            return self.record(Upgrade { isolated: instance, assessment: None, ..upgrade }, production.as_ref(), "");
+            return self.record(Upgrade { isolated: instance, assessment: None, ..upgrade }, production, "");
         }
-        if let Some((next, report)) = self.paused(&upgrade) {
+        let held = self.holds_clocks(&upgrade, &health);
+        if let Some(next) = self.with_clocks(&upgrade, held.is_some()) {
+            if held.as_ref().is_some_and(Report::is_retried) {
+                self.again_after = Some(self.manner.interval);
+            }
+            let report = held.unwrap_or_else(|| Report::verifying(&upgrade.version, ""));
             let tidy = self.tidy_around(&upgrade);
             self.next.upgrade = Some(next);
-            return self.finish(tidy, production.as_ref(), report);
+            return self.finish(tidy, production, report);
         }
         match self.verdict(&upgrade, health, self.manner.window) {
-            Verdict::Passed => self.enter_cut_over(Upgrade { verified: true, ..upgrade }),
-            Verdict::Failed(words) => self.fail_verify(&upgrade, &words, production.as_ref()),
+            Verdict::Passed => self.enter_cut_over(Upgrade { verified: true, ..upgrade }, production),
+            Verdict::Failed(words) => self.fail_verify(&upgrade, "DeadlineExceeded", &words, production),
             Verdict::Changed(assessment, words) => {
-                self.record(Upgrade { assessment: Some(assessment), ..upgrade }, production.as_ref(), &words)
+                self.record(Upgrade { assessment: Some(assessment), ..upgrade }, production, &words)
             }
             Verdict::Waiting(words, at_most) => {
                 self.again_after = Some(at_most);
                 let tidy = self.tidy_around(&upgrade);
-                let refusal = self.s.learned.own_refusal().or_else(|| self.refusal_of_copy());
-                let report = match refusal {
-                    Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
-                    None => Report::verifying(&upgrade.version, &words),
-                };
-                self.finish(tidy, production.as_ref(), report)
+                self.finish(tidy, production, Report::verifying(&upgrade.version, &words))
             }
+            // The clocks stand still then.
+            Verdict::Unknown(words) => self.record(upgrade, production, &words),
         }
     }
 
@@ -97,8 +105,7 @@ impl Turn<'_> {
     /// Why the user does not want to wait for the assessment any longer; `None` where nobody says so.
     fn forced(&mut self, upgrade: &Upgrade) -> Option<String> {
         if self.wants_force_promote() && self.next.force_promoted.is_none() {
-            self.next.force_promoted =
-                Some(ForcePromoted { version: upgrade.version.clone(), at: Some(Time(self.now)) });
+            self.use_force_promote(&upgrade.version);
             return Some("spec.strategy.forcePromote is set".to_owned());
         }
         let labels = self.s.child(&upgrade.name).and_then(|c| c.metadata.labels.as_ref());
@@ -107,29 +114,19 @@ impl Turn<'_> {
             .then(|| format!("NumaflowController/{} is labelled {LABEL_FORCE_PROMOTE}=true", upgrade.name))
     }
 
+    // ---- the copy -----------------------------------------------------------------------------------------------
+
     /// Makes the copy, and looks at it.
     fn copy(&self, upgrade: &Upgrade) -> Copy {
         let child = match self.proving_child(upgrade) {
             Ok(child) => child,
             Err(copy) => return copy,
         };
-        let instance = instance_of(&child);
-        let before = &upgrade.isolated;
-        if !before.is_empty() && *before != instance && !self.s.learned.deleted_leases.contains(before) {
-            // Somebody deleted the child that had this name, and with it its copy, but not the lease.
-            if !self.s.learned.living_copies.contains(before) {
-                return Copy::Steps(vec![Step::DeleteLease { instance: before.clone() }]);
-            }
-            // Pods that never go are no reason to fail: then the lease is left behind.
-            if self.in_stage(upgrade) < self.manner.deadline / 2 {
-                return Copy::Wait(format!("pods of the isolated copy {before} to be gone"));
-            }
-        }
         let manifest = match &self.s.copy {
             Some(Ok(manifest)) => manifest,
             Some(Err(why)) => match self.repin_attempt(upgrade) {
                 Some(step) => return Copy::Steps(vec![step]),
-                None => return Copy::Impossible(why.clone()),
+                None => return Copy::Wait(why.clone()),
             },
             None => return Copy::Wait("its definition to be read".to_owned()),
         };
@@ -138,10 +135,15 @@ impl Turn<'_> {
         if !steps.is_empty() {
             return Copy::Steps(steps);
         }
+        let before = &upgrade.isolated;
+        // Somebody deleted the child that had this name. Pods of its copy that never go are no reason to fail: then the lease
+        // is left behind.
+        if self.s.learned.living_copies.contains(before) && self.in_stage(upgrade) < self.manner.deadline / 2 {
+            return Copy::Wait(format!("pods of the isolated copy {before} to be gone"));
+        }
         match self.health(upgrade, manifest, &standing, manifest.leader.as_ref()) {
-            Health::Look(step) => Copy::Steps(vec![step]),
-            Health::Good => Copy::Seen(Ok(())),
-            Health::Bad(words) => Copy::Seen(Err(words)),
+            Err(step) => Copy::Steps(vec![step]),
+            Ok(health) => Copy::Seen(health),
         }
     }
 
@@ -157,9 +159,7 @@ impl Turn<'_> {
             .map(|c| Step::LabelChild { child: Version::of(&c.metadata), state: UpgradeState::Recyclable })
             .collect();
         match self.s.child(name) {
-            Some(child) if child.metadata.deletion_timestamp.is_some() => {
-                return Err(Copy::Wait(format!("NumaflowController/{name}, which is being deleted, to be gone")));
-            }
+            Some(child) if child.metadata.deletion_timestamp.is_some() => return Err(Copy::Lost),
             Some(child) if state_of(child) == Some(UpgradeState::Upgrading) && self.owns(child) => {
                 if steps.is_empty() {
                     return Ok(child.clone());
@@ -189,58 +189,100 @@ impl Turn<'_> {
         }
     }
 
-    /// While the user holds the rollout the clocks stand still. Nobody looks meanwhile, so a window begins anew.
-    fn paused(&self, upgrade: &Upgrade) -> Option<(Upgrade, Report)> {
-        let paused = self.s.rollout.spec.paused == Some(true);
-        let next = match (&upgrade.paused_at, paused) {
-            (None, false) => return None,
-            (Some(_), true) => upgrade.clone(),
-            (None, true) => Upgrade { paused_at: Some(Time(self.now)), ..upgrade.clone() },
-            (Some(since), false) => {
-                let held = self.now.duration_since(since.0).max(jiff::SignedDuration::ZERO);
-                let started = upgrade.stage_started_at.clone().map(|t| Time(t.0.checked_add(held).unwrap_or(t.0)));
-                let relapses = upgrade.assessment.as_ref().map_or(0, |a| a.relapses);
-                let assessment = Some(Assessment { healthy_since: None, relapses });
-                Upgrade { paused_at: None, stage_started_at: started, assessment, ..upgrade.clone() }
-            }
-        };
-        let version = &upgrade.version;
-        let words =
-            format!("paused by spec.paused: the assessment of version {version:?} stands still until it is unset");
-        let report = if paused { Report::pending("Paused", &words) } else { Report::verifying(version, "") };
-        Some((next, report))
-    }
-
-    /// The version did not prove itself; production was not touched.
-    fn fail_verify(mut self, upgrade: &Upgrade, words: &str, production: Option<&Standing>) -> Plan {
-        let stage = Stage::Verify.as_str();
-        // What the server refuses is not judged.
-        if let Some(refusal) = self.s.learned.own_refusal().or_else(|| self.refusal_of_copy()).cloned() {
-            self.end(upgrade, AttemptResult::Blocked, stage, &refusal.reason, &refusal.message);
-            self.events.push(Event { warning: true, reason: "UpgradeBlocked", note: refusal.message.clone() });
-            return self.save(production, Report::blocked(&refusal.reason, &refusal.message));
-        }
-        let upgrade = Upgrade { generation: self.judged_generation(upgrade), ..upgrade.clone() };
-        self.end(&upgrade, AttemptResult::Failed, stage, "DeadlineExceeded", words);
-        self.events.push(Event { warning: true, reason: "UpgradeFailed", note: words.to_owned() });
-        self.save(production, Report::failed("DeadlineExceeded", words))
-    }
-
-    /// What the server refuses of the copy.
+    /// What the server refuses of the copy or its child.
     fn refusal_of_copy(&self) -> Option<&Refusal> {
         let objects = match &self.s.copy {
             Some(Ok(manifest)) => manifest.objects.as_slice(),
             _ => &[],
         };
-        self.s.learned.trouble_with(objects.iter()).filter(|trouble| self.s.learned.refusals.contains(trouble))
+        let of_copy = self.s.learned.trouble_with(objects.iter());
+        self.s.learned.own_refusal().or(of_copy.filter(|trouble| self.s.learned.refusals.contains(trouble)))
+    }
+
+    // ---- clocks -------------------------------------------------------------------------------------------------
+
+    /// What makes the clocks stand still: the user, who holds the rollout; the server, which refuses the copy; or that nobody
+    /// can tell, at the deadline, how the version does. None of these says anything about the version.
+    fn holds_clocks(&self, upgrade: &Upgrade, health: &Health) -> Option<Report> {
+        if self.s.rollout.spec.paused == Some(true) {
+            let words = format!(
+                "paused by spec.paused: the assessment of version {:?} stands still until it is unset",
+                upgrade.version
+            );
+            return Some(Report::pending("Paused", &words));
+        }
+        if let Some(refusal) = self.refusal_of_copy() {
+            return Some(Report::blocked(&refusal.reason, &refusal.message));
+        }
+        match health {
+            Health::Unknown(words) if self.is_late(upgrade) => {
+                Some(Report::blocked("NoAnswer", &format!("waiting for {words}")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The attempt with its clocks stopped or going on; `None` where they go and are to go. Nobody looks while they stand, so
+    /// a window begins anew.
+    fn with_clocks(&self, upgrade: &Upgrade, held: bool) -> Option<Upgrade> {
+        match (&upgrade.held_since, held) {
+            (None, false) => None,
+            (Some(_), true) => Some(upgrade.clone()),
+            (None, true) => Some(Upgrade { held_since: Some(Time(self.now)), ..upgrade.clone() }),
+            (Some(since), false) => {
+                let stood = self.now.duration_since(since.0).max(SignedDuration::ZERO);
+                let started = upgrade.stage_started_at.clone().map(|t| Time(t.0.checked_add(stood).unwrap_or(t.0)));
+                let assessment =
+                    upgrade.assessment.clone().map(|a| Assessment { healthy_since: None, holder: String::new(), ..a });
+                Some(Upgrade { held_since: None, stage_started_at: started, assessment, ..upgrade.clone() })
+            }
+        }
+    }
+
+    // ---- the end ------------------------------------------------------------------------------------------------
+
+    /// The version did not prove itself; production was not touched.
+    fn fail_verify(mut self, upgrade: &Upgrade, reason: &str, words: &str, production: Option<&Standing>) -> Plan {
+        let running = self.stored.promoted.as_ref().map(|p| p.version.clone()).unwrap_or_default();
+        let words = format!("{words}; version {running:?} runs on");
+        let upgrade = Upgrade { generation: self.judged_generation(upgrade), ..upgrade.clone() };
+        self.end(&upgrade, AttemptResult::Failed, Stage::Verify.as_str(), reason, &words);
+        self.events.push(Event { warning: true, reason: "UpgradeFailed", note: words.clone() });
+        self.save(production, Report::failed(reason, &words))
+    }
+
+    /// The child is lost; the next attempt makes another.
+    fn give_way(mut self, upgrade: &Upgrade, production: Option<&Standing>) -> Plan {
+        let words = format!(
+            "NumaflowController/{} is being deleted, and a finalizer holds it; another child takes its place",
+            upgrade.name
+        );
+        self.end(upgrade, AttemptResult::Superseded, Stage::Verify.as_str(), "ChildDeleted", &words);
+        self.save(production, Report::pending("Restarting", &words))
     }
 
     /// Production's turn.
-    pub(super) fn enter_cut_over(mut self, upgrade: Upgrade) -> Plan {
-        let manifest = self.s.manifest(&upgrade.revision, &upgrade.instance_id).ok();
-        let holder_before = match manifest.map_or(Ok(String::new()), |m| self.holder_before(&m, upgrade.rolls)) {
-            Ok(holder) => holder,
-            Err(step) => return Plan::of(vec![step]),
+    fn enter_cut_over(mut self, upgrade: Upgrade, production: Option<&Standing>) -> Plan {
+        // Minutes have passed since this was looked at.
+        if let Some(in_use) = self.instance_in_use(&upgrade.instance_id) {
+            return self.fail_verify(&upgrade, in_use.reason, &in_use.message, production);
+        }
+        let manifest = match self.s.manifest(&upgrade.revision, &upgrade.instance_id) {
+            Ok(manifest) => manifest,
+            Err(words) => {
+                return match self.repin_attempt(&upgrade) {
+                    Some(step) => Plan::of(vec![step]),
+                    None => self.fail_verify(&upgrade, "RevisionUnusable", &words, production),
+                };
+            }
+        };
+        let holder_before = match self.holder_before(&manifest) {
+            Holder::Known(holder) => holder,
+            Holder::Look(step) => return Plan::of(vec![step]),
+            Holder::Unknown(words) => {
+                self.again_after = Some(self.manner.interval);
+                return self.finish(Vec::new(), production, Report::blocked("NoAnswer", &words));
+            }
         };
         let report = Report::cutting_over(&upgrade.version, "");
         self.next.upgrade = Some(Upgrade {
@@ -249,11 +291,12 @@ impl Turn<'_> {
             from: self.holder().unwrap_or_default().to_owned(),
             to: upgrade.name.clone(),
             assessment: None,
-            paused_at: None,
+            held_since: None,
+            rolls: rolls(&self.standing(&manifest)),
             holder_before,
             ..upgrade
         });
-        self.save(None, report)
+        self.save(production, report)
     }
 }
 

@@ -270,3 +270,45 @@ async fn without_a_copy_the_window_is_spent_in_production_and_the_status_says_wh
         assert!(took.as_secs() >= 3, "{version}: the window was spent: {took:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_with_a_secret_proves_itself_with_a_secret_of_its_own() {
+    let scene = Scene::new("secret-copy").await;
+    let team = &scene.team;
+    let with = |name: &str| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token{{ .InstanceSuffix }}"},
+            "stringData": {"token": name},
+        });
+        version(name).object(secret).controller(|w| w.ready_after(2))
+    };
+    scene.define(&[with("1.4.0"), with("1.5.0")]).await;
+    let permit =
+        |s: &mut numaplane::settings::Settings| s.permitted = s.permitted.clone().and("Secret".parse().unwrap());
+    let _operator = scene.operator_with(permit).await;
+    team.install_with("numaflow", quick("1.4.0")).await;
+    team.deployed("numaflow", "1.4.0").await;
+    let of_copy = async || -> Vec<String> {
+        let all = team.all::<k8s_openapi::api::core::v1::Secret>().await;
+        all.iter().map(ResourceExt::name_any).filter(|n| n.starts_with("token-x-")).collect()
+    };
+    team.set_version("numaflow", "1.5.0").await;
+    eventually("the copy is ready", async || {
+        let all = team.all::<k8s_openapi::api::apps::v1::Deployment>().await;
+        let ready = |d: &&k8s_openapi::api::apps::v1::Deployment| {
+            d.name_any().contains("-x-") && d.status.as_ref().is_some_and(|s| s.available_replicas == Some(1))
+        };
+        all.iter().find(ready).map(drop).ok_or_else(|| format!("{} Deployments", all.len()))
+    })
+    .await;
+    assert_eq!(of_copy().await.len(), 1, "it is there as long as the copy is");
+    team.deployed("numaflow", "1.5.0").await;
+    no_copies(team).await;
+    eventually("the secret of the copy is gone", async || {
+        let left = of_copy().await;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    let secret = team.get::<k8s_openapi::api::core::v1::Secret>("token").await.data.unwrap();
+    assert_eq!(secret["token"].0, b"1.5.0");
+}

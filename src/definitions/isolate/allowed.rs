@@ -54,9 +54,25 @@ pub(super) fn check(version: &str, id: &str, objects: &[Object], left_out: &[Obj
             object.key.group_kind()
         )));
     }
+    ports_of_nodes(objects)?;
     keeps_instances_apart(version)?;
     configured_for(id, objects)?;
     rights_of_the_cluster(objects, left_out)
+}
+
+/// Checks that no pod needs the ports that production's pods have already on the same node.
+fn ports_of_nodes(objects: &[Object]) -> Result<(), NotIsolated> {
+    let on_node = |object: &&Object| {
+        let spec = crate::definitions::pods::spec(object);
+        spec.and_then(|spec| spec.get("hostNetwork")) == Some(&Value::Bool(true))
+    };
+    objects.iter().find(on_node).map_or(Ok(()), |object| {
+        Err(NotIsolated(format!(
+            "pods of {} use the network of their node (hostNetwork), where the ports they listen on may be taken by those that \
+             run; say isolated: true in the entry if there are nodes enough for both",
+            object.key
+        )))
+    })
 }
 
 /// Checks that the controller of `version` knows instances.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Footprint, NotIsolated};
 use crate::{
-    api::{LABEL_ISOLATED, fit},
+    api::{LABEL_ISOLATED, LABEL_TRACKING, fit},
     definitions::{
         objects::Object,
         pods,
@@ -25,30 +25,11 @@ pub(super) fn separate(objects: &mut [Object], id: &str, production: &Footprint)
     let mapping = Mapping { id, keys: keys.map(str::to_owned).collect() };
     for object in &mut *objects {
         other_selectors(object, &before, &mapping);
-        let fields: &[&str] = &["metadata", "labels"];
-        mapping.mark(object, fields)?;
-        let Object { key, body, .. } = &*object;
-        if let Some(Acting { fields, form, .. }) = selectors::acting(&key.group, &key.kind, body) {
-            let fields = match form {
-                Form::Labels => fields.to_vec(),
-                Form::LabelSelector => {
-                    mapping.label_selector(map_at(object, fields)?);
-                    fields.iter().chain(&["matchLabels"]).copied().collect()
-                }
-            };
-            if form == Form::Labels {
-                mapping.labels(map_at(object, &fields)?);
-            }
-            mapping.mark(object, &fields)?;
-        }
-        let Object { key, body, .. } = &*object;
-        if pods::template(&key.group, &key.kind, body).is_some()
-            && let Some(template) = pods::template_fields(&key.group, &key.kind)
-        {
-            let fields: Vec<_> = template.iter().chain(&["metadata", "labels"]).copied().collect();
-            mapping.labels(map_at(object, &fields)?);
-            mapping.mark(object, &fields)?;
-        }
+        // Manifests exported from a cluster carry the mark by which production is told from other objects.
+        map_at(object, &["metadata", "labels"])?.remove(LABEL_TRACKING);
+        mapping.mark(object, &["metadata", "labels"])?;
+        mapping.acting_selector(object)?;
+        mapping.pods(object)?;
     }
     let after = Own::of(objects)?;
     before.selects_as(&after)?;
@@ -90,6 +71,30 @@ impl Mapping<'_> {
                 }
             }
         }
+    }
+
+    fn acting_selector(&self, object: &mut Object) -> Result<(), NotIsolated> {
+        let Object { key, body, .. } = &*object;
+        match selectors::acting(&key.group, &key.kind, body) {
+            Some(Acting { fields, form: Form::Labels, .. }) => {
+                self.labels(map_at(object, fields)?);
+                self.mark(object, fields)
+            }
+            Some(Acting { fields, form: Form::LabelSelector, .. }) => {
+                self.label_selector(map_at(object, fields)?);
+                self.mark(object, &[fields, &["matchLabels"]].concat())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn pods(&self, object: &mut Object) -> Result<(), NotIsolated> {
+        let Object { key, body, .. } = &*object;
+        let template = pods::template(&key.group, &key.kind, body).and(pods::template_fields(&key.group, &key.kind));
+        let Some(template) = template else { return Ok(()) };
+        let fields = [template, &["metadata", "labels"]].concat();
+        self.labels(map_at(object, &fields)?);
+        self.mark(object, &fields)
     }
 
     /// Says in the labels at `fields` whose they are.

@@ -1,3 +1,5 @@
+//! A copy beside production as a whole; the rules one by one are below.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which lease is taken, by whose pods, and when none is.
+
 use super::*;
 use crate::definitions::{Instance, PermittedKinds, render};
 

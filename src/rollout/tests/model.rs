@@ -31,8 +31,16 @@ use crate::{
     settings::Defaults,
 };
 
+type Copies = BTreeMap<(String, String, String), Result<Arc<Manifest>, String>>;
+
+thread_local! {
+    /// Isolated copies, each rendered once.
+    static COPIES: std::cell::RefCell<Copies> = const { std::cell::RefCell::new(BTreeMap::new()) };
+}
+
 /// The modelled cluster, with one rollout in one namespace.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // each switches something of the world on or off
 pub struct Model {
     pub rollout: NumaflowControllerRollout,
     pub children: BTreeMap<String, NumaflowController>,
@@ -51,6 +59,10 @@ pub struct Model {
     pub immutable: BTreeSet<String>,
     /// Whether versions that are defined can be isolated.
     pub isolatable: bool,
+    /// Since when the process looks.
+    pub watching_since: Timestamp,
+    /// Whether leases can be read.
+    pub unreadable: bool,
     /// Versions none of whose pods ever takes the lease.
     pub leaderless: BTreeSet<String>,
     /// Until then an old process keeps every lease.
@@ -125,6 +137,8 @@ impl Model {
             refused: BTreeSet::new(),
             immutable: BTreeSet::new(),
             isolatable,
+            watching_since: Timestamp::MIN,
+            unreadable: false,
             leaderless: BTreeSet::new(),
             lease_from: Timestamp::MIN,
             leases: BTreeMap::new(),
@@ -181,9 +195,9 @@ impl Model {
     }
 
     fn render(definition: &Arc<Definition>, instance: &str) -> Result<Arc<Manifest>, String> {
-        type Rendered = BTreeMap<(String, String), Result<Arc<Manifest>, String>>;
+        type Rendered = BTreeMap<(String, String, Option<bool>), Result<Arc<Manifest>, String>>;
         thread_local!(static KNOWN: std::cell::RefCell<Rendered> = const { std::cell::RefCell::new(BTreeMap::new()) });
-        let key = (definition.full_spec.clone(), instance.to_owned());
+        let key = (definition.full_spec.clone(), instance.to_owned(), definition.leader_election);
         KNOWN.with_borrow_mut(|known| {
             known
                 .entry(key)
@@ -223,9 +237,8 @@ impl Model {
             footprint.add(&object.id.group, &object.id.kind, &object.id.name, object.body());
         }
         let id = isolated_instance(&uid);
-        type Copies = BTreeMap<(Option<bool>, String, String, String), Result<Arc<Manifest>, String>>;
-        thread_local!(static KNOWN: std::cell::RefCell<Copies> = const { std::cell::RefCell::new(BTreeMap::new()) });
-        let key = (definition.isolated, definition.full_spec.clone(), format!("{child} {uid}"), footprint.fingerprint());
+        let what = format!("{:?} {:?} {child} {uid}", definition.isolated, definition.leader_election);
+        let key = (definition.full_spec.clone(), what, footprint.fingerprint());
         let make = || {
             let made = isolate(&definition, &id, &PermittedKinds::default(), &footprint).map_err(|e| e.to_string());
             made.map(|rendered| {
@@ -233,7 +246,7 @@ impl Model {
                 Arc::new(Manifest::isolated(rendered, leader, &child, &uid))
             })
         };
-        Some(KNOWN.with_borrow_mut(|known| known.entry(key).or_insert_with(make).clone()))
+        Some(COPIES.with_borrow_mut(|known| known.entry(key).or_insert_with(make).clone()))
     }
 
     /// What a look finds: the pods of healthy workloads are ready, and the first of them leads unless an old process does.
@@ -258,9 +271,10 @@ impl Model {
                 self.leases.insert(lease.clone(), pod);
             }
             let holder = self.leases.get(lease)?;
-            Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: None })
+            Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: Some(self.now), seconds: 15 })
         });
-        Evidence { lease, pods, unreadable: None }
+        let unreadable = (self.unreadable && look.lease.is_some()).then(|| "too many requests".to_owned());
+        Evidence { lease, pods, unreadable }
     }
 
     pub fn snapshot(&self, learned: &Learned) -> Snapshot {
@@ -308,6 +322,7 @@ impl Model {
         let copy = self.copy(desired.as_ref().ok(), &manifests);
         Snapshot {
             copy,
+            watching_since: self.watching_since,
             rollout: Arc::new(self.rollout.clone()),
             namespace_terminating: self.terminating,
             children: self.children.values().cloned().map(Arc::new).collect(),
@@ -330,6 +345,10 @@ impl Model {
     /// One turn, as the operator takes it; `steps` are carried out at the most, then the process dies. Returns how many
     /// were, and when to look again.
     pub fn turn(&mut self, steps: usize) -> (usize, Option<Duration>) {
+        if steps != usize::MAX {
+            // Another process goes on.
+            self.watching_since = self.now;
+        }
         let mut learned = Learned::default();
         let mut refused: Vec<Step> = Vec::new();
         let mut done = 0;
@@ -550,11 +569,7 @@ impl Model {
             workload,
         };
         self.live.insert(object.id.clone(), live);
-        let applied = match &object.part {
-            Part::Production => &mut learned.applied,
-            Part::Isolated { .. } => &mut learned.applied_copies,
-        };
-        applied.push(AppliedObject {
+        let entry = AppliedObject {
             group: object.id.group.clone(),
             version: object.version.clone(),
             kind: object.id.kind.clone(),
@@ -562,7 +577,11 @@ impl Model {
             uid,
             hash: object.hash.clone(),
             fields,
-        });
+        };
+        match &object.part {
+            Part::Production => learned.applied.push(entry),
+            Part::Isolated { uid, .. } => learned.applied_copies.push((uid.clone(), entry)),
+        }
         Ok(())
     }
 

@@ -30,6 +30,8 @@ enum Happening {
     /// Only the isolated copies become unavailable.
     BreakCopies,
     Label(usize, usize),
+    /// Leases cannot be read.
+    Unreadable(bool),
 }
 
 const VERSIONS: [&str; 4] = ["1.0", "2.0", "3.0-broken", "9.9"];
@@ -52,6 +54,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (1..2000u64).prop_map(Happening::Linger),
         2 => Just(Happening::BreakCopies),
         1 => (0..3usize, 0..3usize).prop_map(|(n, label)| Happening::Label(n, label)),
+        1 => any::<bool>().prop_map(Happening::Unreadable),
     ]
 }
 
@@ -104,6 +107,7 @@ fn happen(model: &mut Model, happening: &Happening) {
             }
         }
         Happening::Linger(seconds) => model.lease_from = model.now + SignedDuration::from_secs(*seconds as i64),
+        Happening::Unreadable(on) => model.unreadable = *on,
         Happening::BreakCopies => {
             let copies = model.live.values_mut().filter(|l| l.tracking.as_deref() != Some("numaflow-controller"));
             copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
@@ -134,6 +138,7 @@ proptest! {
         }
         model.refused.clear();
         model.lease_from = Timestamp::MIN;
+        model.unreadable = false;
         model.define("5.0", &["numaflow-controller"]);
         model.edit(|spec| spec.paused = None);
         model.set_version("5.0");

@@ -286,6 +286,20 @@ fn b06_force_promote_ends_the_waiting_of_one_attempt_and_a_revert_wins_over_it()
 }
 
 #[test]
+fn force_promote_that_is_set_when_there_is_nothing_to_skip_any_more_is_not_spent_on_the_next_attempt() {
+    let mut model = in_window();
+    model.pass(Duration::from_secs(61));
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    model.edit(|spec| spec.strategy.as_mut().unwrap().force_promote = Some(true));
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    model.set_version("3.0-broken");
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+}
+
+#[test]
 fn the_label_on_the_child_ends_its_assessment() {
     let mut model = deployed();
     model.set_version("2.0");
@@ -419,4 +433,186 @@ fn a05_an_edit_of_the_running_version_is_an_upgrade_like_any_other() {
     model.run();
     assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
     assert!(model.uid_of("helper").is_some());
+}
+
+#[test]
+fn what_the_server_refuses_of_the_running_version_says_nothing_about_the_one_that_comes() {
+    let mut model = deployed();
+    model.live.values_mut().for_each(|l| l.fields = "taken by somebody".into());
+    model.refused.insert("numaflow:1.0".into());
+    model.set_version("2.0");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")), "{}", model.message());
+}
+
+#[test]
+fn b07_what_cannot_be_read_is_neither_a_yes_nor_a_no() {
+    let mut model = in_window();
+    model.unreadable = true;
+    model.pass(Duration::from_secs(30));
+    model.settle();
+    model.unreadable = false;
+    model.settle();
+    let assessment = model.rollout.status.as_ref().unwrap().upgrade.as_ref().unwrap().assessment.clone().unwrap();
+    assert_eq!((assessment.relapses, assessment.healthy_since.is_some()), (0, true), "no relapse");
+    // For ever, in Verify: told, and not judged.
+    model.unreadable = true;
+    for _ in 0..20 {
+        model.pass(Duration::from_mins(1));
+        model.settle();
+    }
+    assert_eq!((stage(&model), model.phase()), ("Verify", "Failed"));
+    assert_eq!(model.condition("Reconciling"), Some(("True", "NoAnswer")));
+    model.unreadable = false;
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    // And in Confirm: production that is healthy is not taken back for it.
+    let mut model = in_window();
+    model.pass(Duration::from_secs(61));
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    model.unreadable = true;
+    for _ in 0..20 {
+        model.play_workloads();
+        model.pass(Duration::from_mins(1));
+        model.settle();
+    }
+    assert_eq!((stage(&model), model.promoted()), ("Confirm", Some("1.0")));
+    model.unreadable = false;
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+}
+
+#[test]
+fn a14_a_window_in_which_nobody_looked_begins_anew() {
+    let mut model = in_window();
+    model.pass(Duration::from_secs(50));
+    model.turn(0);
+    model.pass(Duration::from_secs(50));
+    model.settle();
+    assert_eq!(
+        (stage(&model), model.promoted()),
+        ("Verify", Some("1.0")),
+        "one look before and one after are no window"
+    );
+    model.pass(Duration::from_secs(61));
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+}
+
+#[test]
+fn a_version_that_cannot_be_isolated_any_more_is_not_put_in_place_unproven() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.settle();
+    let before = model.production();
+    model.revisions.retain(|r| r.version != "3.0-broken");
+    model.definitions.remove("3.0-broken");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Failed", Some("1.0")));
+    assert_eq!((model.result().1, model.production()), ("Verify", before));
+}
+
+#[test]
+fn an_instance_that_came_into_use_meanwhile_is_not_left() {
+    let mut model = deployed();
+    model.edit(|spec| spec.controller.instance_id = Some("blue".into()));
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model.add_pipeline("p", "");
+    model.pass(Duration::from_secs(61));
+    model.run();
+    assert_eq!((model.phase(), model.result().2), ("Failed", "InstanceInUse"));
+    assert!(model.uid_of("numaflow-controller").is_some());
+}
+
+#[test]
+fn b03_an_edit_of_what_the_entry_says_is_a_fresh_attempt_too() {
+    let mut model = deployed();
+    model.leaderless.insert("2.0".into());
+    model.set_version("2.0");
+    model.run();
+    assert_eq!((model.phase(), model.result().1), ("Failed", "Verify"));
+    let definition = model.definitions.get_mut("2.0").unwrap();
+    std::sync::Arc::make_mut(definition).leader_election = Some(false);
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")), "{}", model.message());
+}
+
+#[test]
+fn a_copy_that_is_refused_is_asked_for_again_and_again_by_the_same_child() {
+    let mut model = deployed();
+    // The dry run, of another name, is not refused; each real one is.
+    model.refused.insert("numaflow-server-x-d".into());
+    model.set_version("2.0");
+    for _ in 0..40 {
+        model.settle();
+        model.pass(Duration::from_mins(1));
+    }
+    assert_eq!((stage(&model), model.phase()), ("Verify", "Failed"));
+    assert_eq!(model.condition("Reconciling").map(|c| c.1), Some("Forbidden"));
+    assert_eq!(model.rollout.status.as_ref().unwrap().name_count, Some(1), "one child");
+    model.refused.clear();
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_nobody_wait_for_it() {
+    let mut model = deployed();
+    model.set_version("3.0-broken");
+    model.settle();
+    model.now -= jiff::SignedDuration::from_hours(24);
+    model.settle();
+    for _ in 0..12 {
+        model.pass(Duration::from_mins(1));
+        model.settle();
+    }
+    assert_eq!((model.phase(), model.result().1), ("Failed", "Verify"));
+}
+
+#[test]
+fn a_child_that_a_finalizer_holds_keeps_neither_its_copy_nor_another_child_from_taking_its_place() {
+    let mut model = in_window();
+    let now = model.now;
+    let child = model.children.get_mut("numaflow-controller-1").unwrap();
+    child.metadata.finalizers = Some(vec!["somebody/s".into()]);
+    child.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    assert_eq!(model.rollout.status.as_ref().unwrap().name_count, Some(2));
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+    assert_eq!(model.copies(), Vec::<String>::new());
+    assert_eq!(model.leases.len(), 1, "{:?}", model.leases);
+}
+
+#[test]
+fn flapping_that_is_healthy_at_the_deadline_still_says_what_was_wrong() {
+    let mut model = deployed();
+    model.set_version("2.0");
+    model.settle();
+    for _ in 0..9 {
+        model.play_workloads();
+        model.settle();
+        model.pass(Duration::from_secs(40));
+        let copies = model.live.values_mut().filter(|l| l.id.name.contains("-x-"));
+        copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
+        model.settle();
+        model.pass(Duration::from_secs(20));
+    }
+    model.pass(Duration::from_secs(20));
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(45));
+    model.settle();
+    assert_eq!(model.phase(), "Failed");
+    assert!(
+        model.message().contains("relapses") && model.message().contains("CrashLoopBackOff"),
+        "{}",
+        model.message()
+    );
+    assert!(model.message().contains("version \"1.0\" runs on"), "{}", model.message());
 }

@@ -1,3 +1,5 @@
+//! Which definitions may be isolated, and what is left out of the copy.
+
 use super::*;
 
 #[test]
@@ -175,4 +177,12 @@ fn what_cannot_be_rendered_for_the_copy_says_so_in_the_words_of_rendering() {
         "apiVersion: v1\nkind: Service\nmetadata: {{name: '{long}{{{{ .InstanceSuffix }}}}'}}\n"
     )));
     assert!(error.contains("has 71 characters and may have 63"), "{error}");
+}
+
+#[test]
+fn pods_on_the_network_of_their_node_would_be_in_each_others_way() {
+    let on_node = instead("serviceAccountName: sa", "hostNetwork: true\n      serviceAccountName: sa");
+    let words = refusal(&on_node);
+    assert!(words.contains("hostNetwork") && words.contains("isolated: true"), "{words}");
+    assert!(beside(&trusted(&on_node), &[]).is_ok());
 }

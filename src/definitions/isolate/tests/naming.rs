@@ -1,3 +1,5 @@
+//! Names of the copy's objects, and names in free text.
+
 use super::*;
 
 /// A Service without selector; what it is called is all that matters.

@@ -1,3 +1,5 @@
+//! Labels and selectors of the copy and of production.
+
 use super::*;
 
 fn policy(spec: &str) -> String {
@@ -283,6 +285,16 @@ fn a_selector_that_nobody_could_read_is_refused_with_its_place() {
         let error = isolate(&definition, ID, &permitted(), &Footprint::default()).expect_err(with).to_string();
         assert!(error.starts_with(place), "{error}");
     }
+}
+
+#[test]
+fn an_exported_manifest_does_not_make_the_copy_look_like_production() {
+    let spec =
+        instead("labels: {app: controller}}", "labels: {numaplane.numaproj.io/tracking-id: r, app: controller}}");
+    assert_eq!(
+        the(&isolated(&spec), "Deployment")["metadata"]["labels"],
+        json!({"app": "controller", LABEL_ISOLATED: ID})
+    );
 }
 
 #[test]

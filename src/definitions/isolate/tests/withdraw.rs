@@ -1,3 +1,5 @@
+//! What the copy does not take from production: ports, addresses, names in DNS, volumes that stay.
+
 use super::*;
 
 fn service(spec: &str) -> Value {
@@ -55,7 +57,8 @@ fn a_port_of_the_node_is_not_taken_from_production() {
         let container = "ports: [{containerPort: 80, hostPort: 80}]";
         let spec = instead("image: \"numaflow:v1.8.3\"", container)
             .replace("serviceAccountName: sa", &format!("{more}initContainers: [{{name: i, {container}}}]"));
-        let pod = the(&isolated(&spec), "Deployment")["spec"]["template"]["spec"].clone();
+        let rendered = beside(&trusted(&spec), &[]).expect("it is trusted");
+        let pod = the(&rendered, "Deployment")["spec"]["template"]["spec"].clone();
         (pod["containers"][0]["ports"].clone(), pod["initContainers"][0]["ports"].clone())
     };
     let (free, taken) = (json!([{"containerPort": 80}]), json!([{"containerPort": 80, "hostPort": 80}]));
