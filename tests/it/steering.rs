@@ -1,6 +1,12 @@
 //! How users step in: forcePromote, the label, a pause, another mind, at every stage.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use kube::ResourceExt;
 use numaplane::api::{NumaflowController, NumaflowControllerRollout};
@@ -10,7 +16,9 @@ use crate::{
     promotion::{no_copies, quick, what_runs},
     recovery::one_promoted,
     support::{
-        Invariant, Scene, Team, eventually, stays,
+        Invariant, Scene, Team, eventually,
+        faults::Faults,
+        stays,
         team::{condition, state},
         version,
     },
@@ -307,4 +315,65 @@ async fn b01_a_running_version_that_broke_by_itself_does_not_hold_back_a_good_on
     team.until("numaflow", "notices", |r| condition(r, "Ready").is_some_and(|c| c.reason == "Unhealthy")).await;
     team.set_version("numaflow", "1.5.0").await;
     team.deployed("numaflow", "1.5.0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_cleaned_up_holds_up_no_version_and_goes_when_it_can() {
+    let scene = Scene::new("clean-up").await;
+    let team = &scene.team;
+    let stuck = version("2.0.0").controller(|w| w.behaviour("never-ready"));
+    scene.define(&[version("1.4.0"), version("1.5.0"), version("1.6.0"), stuck]).await;
+    let refuses = Arc::new(AtomicBool::new(true));
+    let faults = Faults::default();
+    let on = refuses.clone();
+    // As an admission policy does: nothing of a copy may be deleted, its lease neither, and no child.
+    faults.answer(422, usize::MAX, move |write| {
+        let ours = write.about("-x-") || write.about("/numaflowcontrollers/");
+        on.load(Ordering::Relaxed) && write.method == http::Method::DELETE && ours
+    });
+    let _operator = scene.operator_behind(&faults).await;
+    team.install_with("numaflow", quick("1.4.0")).await;
+    team.deployed("numaflow", "1.4.0").await;
+    team.set_version("numaflow", "1.5.0").await;
+    team.deployed("numaflow", "1.5.0").await;
+    let before = what_runs(team).await;
+    team.set_version("numaflow", "2.0.0").await;
+    let rollout = team.failed("numaflow", &["version \"2.0.0\" was not healthy within 8s"]).await;
+    assert_eq!(rollout.status.and_then(|s| s.last_attempt).map(|a| a.result).as_deref(), Some("Failed"));
+    assert_eq!(what_runs(team).await, before);
+    team.set_version("numaflow", "1.6.0").await;
+    team.deployed("numaflow", "1.6.0").await;
+    assert!(team.children("numaflow").await.len() > 1, "they could not be deleted");
+    refuses.store(false, Ordering::Relaxed);
+    team.one_child("numaflow").await;
+    no_copies(team).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_cannot_be_written_is_told_and_holds_up_no_other_spec() {
+    let scene = Scene::new("no-status").await;
+    let team = &scene.team;
+    scene.define(&[version("1.4.0"), version("1.5.0")]).await;
+    let refuses = Arc::new(AtomicBool::new(false));
+    let faults = Faults::default();
+    let on = refuses.clone();
+    faults.answer(422, usize::MAX, move |write| {
+        on.load(Ordering::Relaxed) && write.about("/numaflowcontrollers/") && write.about("/status")
+    });
+    let _operator = scene.operator_behind(&faults).await;
+    team.install_with("numaflow", quick("1.4.0")).await;
+    team.deployed("numaflow", "1.4.0").await;
+    let before = what_runs(team).await;
+    refuses.store(true, Ordering::Relaxed);
+    team.set_version("numaflow", "1.5.0").await;
+    team.until("numaflow", "says what is refused", |r| {
+        let status = r.status.clone().unwrap_or_default();
+        status.phase.as_str() == "Failed"
+            && status.message.contains("refused by the server, retrying: NumaflowController")
+    })
+    .await;
+    assert_eq!(what_runs(team).await, before);
+    refuses.store(false, Ordering::Relaxed);
+    team.deployed("numaflow", "1.5.0").await;
+    no_copies(team).await;
 }
