@@ -542,6 +542,23 @@ fn b03_an_edit_of_what_the_entry_says_is_a_fresh_attempt_too() {
 }
 
 #[test]
+fn an_edit_of_what_the_entry_says_counts_in_the_middle_of_an_assessment() {
+    let mut model = deployed();
+    model.leaderless.insert("2.0".into());
+    model.set_version("2.0");
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    assert!(model.message().contains("nobody holds it"), "{}", model.message());
+    let definition = model.definitions.get_mut("2.0").unwrap();
+    std::sync::Arc::make_mut(definition).leader_election = Some(false);
+    let began = model.now;
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")), "{}", model.message());
+    assert!(model.now.duration_since(began).as_secs() < 300, "it did not wait for the deadline");
+}
+
+#[test]
 fn a_copy_that_is_refused_is_asked_for_again_and_again_by_the_same_child() {
     let mut model = deployed();
     // The dry run, of another name, is not refused; each real one is.
