@@ -49,7 +49,7 @@ async fn an_object_that_nobody_has_looked_at_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_refuses_durations_and_strategies_that_are_none() {
+async fn b09_the_server_refuses_durations_and_strategies_that_are_none() {
     let scene = Scene::new("durations").await;
     let team = &scene.team;
     let with =

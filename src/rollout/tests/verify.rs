@@ -633,3 +633,66 @@ fn flapping_that_is_healthy_at_the_deadline_still_says_what_was_wrong() {
     );
     assert!(model.message().contains("version \"1.0\" runs on"), "{}", model.message());
 }
+
+#[test]
+fn b09_zero_means_do_not_wait_and_unset_means_the_fall_back() {
+    let times = |model: &mut Model, deadline: Option<&str>, window: Option<&str>| {
+        model.edit(|spec| {
+            let assessment = spec.strategy.as_mut().unwrap().assessment.as_mut().unwrap();
+            assessment.deadline = deadline.map(crate::api::Wait::from);
+            assessment.window = window.map(crate::api::Wait::from);
+        });
+    };
+    // A window of zero is over when it begins.
+    let mut model = deployed();
+    times(&mut model, Some("10m"), Some("0s"));
+    model.set_version("2.0");
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    // A deadline of zero waits for nobody.
+    let mut model = deployed();
+    times(&mut model, Some("0s"), Some("1m"));
+    model.set_version("2.0");
+    model.settle();
+    assert_eq!((model.phase(), model.result().1), ("Failed", "Verify"));
+    // Unset is neither: thirty seconds after ten minutes, unless the configuration says otherwise.
+    let mut model = deployed();
+    times(&mut model, None, None);
+    model.set_version("2.0");
+    model.settle();
+    model.pass(Duration::from_mins(9));
+    model.settle();
+    model.play_workloads();
+    model.settle();
+    model.pass(Duration::from_secs(25));
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model.pass(Duration::from_secs(10));
+    model.settle();
+    assert_eq!(stage(&model), "Confirm");
+    // The longest one overflows nothing.
+    let mut model = deployed();
+    times(&mut model, Some("87600h"), Some("87600h"));
+    model.set_version("3.0-broken");
+    model.settle();
+    model.pass(Duration::from_hours(24 * 365));
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+}
+
+#[test]
+fn a14_times_that_are_absent_from_a_status_mean_that_nothing_has_begun() {
+    let mut model = in_window();
+    let upgrade = model.rollout.status.as_mut().unwrap().upgrade.as_mut().unwrap();
+    (upgrade.stage_started_at, upgrade.started_at, upgrade.assessment) = (None, None, None);
+    model.pass(Duration::from_hours(5));
+    model.settle();
+    assert_eq!((stage(&model), model.promoted()), ("Verify", Some("1.0")), "neither too late nor long enough");
+    model.pass(Duration::from_secs(30));
+    model.settle();
+    assert_eq!(stage(&model), "Verify");
+    model.run();
+    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+}
