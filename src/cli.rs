@@ -10,7 +10,7 @@ use crate::{
     settings::{Defaults, Settings},
 };
 
-/// Installs, upgrades and rolls back the Numaflow controller and the pipelines under it, without ever getting stuck.
+/// Installs, upgrades and rolls back the Numaflow controller, without ever getting stuck.
 #[derive(Debug, Parser)]
 #[command(name = "numaplane", version, about, propagate_version = true)]
 pub struct Cli {
@@ -22,7 +22,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the reconcilers.
+    /// Run the operator.
     Controller(Box<ControllerArgs>),
     /// Write the CustomResourceDefinitions.
     Manifests(ManifestsArgs),

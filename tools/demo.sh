@@ -304,7 +304,7 @@ end_last_operator() {
   # Two operators would undo each other's work.
   for pid in $(grep -lsz "^KUBECONFIG=$PWD/$run/kubeconfig-operator\$" /proc/[0-9]*/environ | sed 's/[^0-9]//g'); do
     [[ $(readlink "/proc/$pid/exe") != */numaplane* ]] ||
-      fail "an operator works on this control plane already: process $pid, perhaps of 'make run'; end it first"
+      fail "an operator still runs for this folder: process $pid, perhaps of 'make run'; end it first (Ctrl-C)"
   done
 }
 

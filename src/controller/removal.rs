@@ -103,5 +103,6 @@ fn needed(leaving: &Leaving<'_>) -> Option<String> {
         .filter(|d| d.kind != "MonoVertex")
         .map(|d| format!("{}/{}", d.kind, d.name))
         .collect();
-    (!names.is_empty()).then(|| format!("{} to be gone: they need a running controller", list(&names, 5)))
+    let need = if names.len() == 1 { "it needs" } else { "they need" };
+    (!names.is_empty()).then(|| format!("{} to be gone: {need} a running controller", list(&names, 5)))
 }

@@ -16,6 +16,8 @@ use crate::{
     words::duration,
 };
 
+/// Times in a status are rounded up to whole seconds.
+const ROUNDED: Duration = Duration::from_secs(1);
 /// Shortest wait until the next look.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -104,7 +106,8 @@ impl Turn<'_> {
     fn why_unhealthy(&self, upgrade: &Upgrade, manifest: &Manifest, standing: &Standing) -> Result<Health, Step> {
         let waiting = self.waiting(standing);
         // Most pods are ready before anybody asks why they are not.
-        if !standing.applied() || self.in_stage(upgrade) < self.manner.interval.min(self.manner.deadline) {
+        let early = self.manner.interval.saturating_sub(ROUNDED).min(self.manner.deadline);
+        if !standing.applied() || self.in_stage(upgrade) < early {
             return Ok(Health::Bad(waiting));
         }
         let unready =
@@ -130,32 +133,35 @@ impl Turn<'_> {
         let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
         let next_look = |at_most: Duration| at_most.min(self.manner.interval).max(SHORTEST);
         let told = |words: &str| {
-            let deadline = duration(self.manner.deadline);
-            format!("version {:?} was not healthy within {deadline}: {words}", upgrade.version)
+            let (version, deadline) = (&upgrade.version, duration(self.manner.deadline));
+            match stored.relapses {
+                0 => format!("version {version:?} was not healthy within {deadline}: {words}"),
+                n => format!(
+                    "version {version:?} was not healthy for {} in a row within {deadline} ({n} {}): {words}",
+                    duration(window),
+                    if n == 1 { "relapse" } else { "relapses" }
+                ),
+            }
         };
         match (health, since) {
             (Health::Good(_), _) if window.is_zero() => Verdict::Passed,
             (Health::Good(_), Some(since)) if elapsed(Some(since), self.now) >= window => Verdict::Passed,
-            (Health::Good(_), _) if late && stored.relapses > 0 => {
-                let (times, window) = (stored.relapses, duration(window));
-                let relapses = if times == 1 { "relapse" } else { "relapses" };
-                Verdict::Failed(told(&format!(
-                    "it did not stay healthy for {window} in a row ({times} {relapses}), the last time: {}",
-                    stored.last_relapse
-                )))
-            }
+            (Health::Good(_), _) if late && stored.relapses > 0 => Verdict::Failed(told(&stored.last_relapse)),
             (Health::Good(lease), None) => {
+                let now = self.not_before_now();
+                let words = in_window(&now, window);
                 let next = Assessment {
-                    healthy_since: Some(self.not_before_now()),
+                    healthy_since: Some(now),
                     holder: lease.as_ref().map(|l| l.holder.clone()).unwrap_or_default(),
                     renewed: lease.and_then(|l| l.renewed).map(Time),
                     ..stored
                 };
-                Verdict::Changed(next, in_window(window))
+                Verdict::Changed(next, words)
             }
-            (Health::Good(_), Some(since)) => {
-                Verdict::Waiting(in_window(window), next_look(window.saturating_sub(elapsed(Some(since), self.now))))
-            }
+            (Health::Good(_), Some(since)) => Verdict::Waiting(
+                in_window(since, window),
+                next_look(window.saturating_sub(elapsed(Some(since), self.now))),
+            ),
             (Health::Unknown(words), _) if late => Verdict::Unknown(words),
             (Health::Bad(words), _) if late => Verdict::Failed(told(&words)),
             (Health::Bad(words), _) if stored.healthy_since.is_some() => {
@@ -186,6 +192,6 @@ impl Turn<'_> {
     }
 }
 
-fn in_window(window: Duration) -> String {
-    format!("healthy; it has to stay so for {}", duration(window))
+fn in_window(since: &Time, window: Duration) -> String {
+    format!("healthy since {}; it has to stay so for {}", since.0.strftime("%H:%M:%S UTC"), duration(window))
 }
