@@ -28,6 +28,7 @@ use crate::{
     live::ObjectId,
     manifest::Part,
     plan::{Event, Refusal, Step},
+    rollout::snapshot::Dependants,
     world::World,
 };
 
@@ -88,6 +89,8 @@ pub enum Lesson {
     Pruned(ObjectId),
     /// There is no such Secret.
     AbsentPin(String),
+    /// Numaflow objects in the namespace.
+    Dependants(Dependants),
     /// What was read of a lease and of pods.
     Seen(Look, Evidence),
     /// The lease of the isolated copy with this instance is gone.
@@ -139,6 +142,7 @@ impl Cluster {
             }
             Step::ReadPin { secret } => return self.read_pin(namespace, secret).await,
             Step::Look(look) => return Ok(vec![Lesson::Seen(look.clone(), self.look(namespace, look).await)]),
+            Step::AskDependants => return Ok(vec![Lesson::Dependants(self.dependants(namespace).await)]),
             Step::Pin(pin) => self.pin(subject, pin).await?,
             Step::Check(objects) => return self.check(subject, objects).await,
             Step::CreateChild { name, spec, state } => self.create_child(subject, name, spec, *state).await?,

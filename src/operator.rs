@@ -340,6 +340,7 @@ impl Operator {
             Step::SetFinalizers(_)
             | Step::ReadPin { .. }
             | Step::Look(_)
+            | Step::AskDependants
             | Step::DeleteLease { .. }
             | Step::Check(_)
             | Step::WriteChildStatus { .. }
@@ -364,6 +365,7 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         Lesson::AbsentPin(secret) => {
             learned.absent_pins.insert(secret);
         }
+        Lesson::Dependants(dependants) => learned.dependants = Some(dependants),
         Lesson::Seen(look, evidence) => {
             learned.looks.insert(look, evidence);
         }

@@ -12,6 +12,7 @@ use crate::{
     evidence::{Evidence, Look},
     live::ObjectId,
     manifest::DesiredObject,
+    rollout::snapshot::Dependants,
 };
 
 /// The next steps for one rollout or NumaflowController, in order. An empty list means that nothing is to be done.
@@ -65,6 +66,9 @@ pub enum Step {
     },
     /// Reads a lease and pods, which are not watched.
     Look(Look),
+    /// Asks the server which Numaflow objects there are in the namespace now: the watch of a kind that has only just come to be
+    /// served may not have begun.
+    AskDependants,
     /// Pins a definition.
     Pin(Box<Pin>),
     /// Asks the server what it would say to these objects.
@@ -209,6 +213,8 @@ pub struct Learned {
     pub terminating: bool,
     /// Pinned Secrets that were looked for and are not there.
     pub absent_pins: BTreeSet<String>,
+    /// Numaflow objects that were in the namespace when the server was asked.
+    pub dependants: Option<Dependants>,
     /// What was read of leases and pods.
     pub looks: BTreeMap<Look, Evidence>,
     /// Instances of isolated copies whose leases were deleted.

@@ -7,7 +7,8 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams},
+    core::PartialObjectMeta,
 };
 
 use super::{
@@ -15,9 +16,11 @@ use super::{
     answer::{limited, with_sources},
 };
 use crate::{
-    api::LABEL_ISOLATED,
+    api::{ANNOTATION_INSTANCE, LABEL_ISOLATED},
     definitions::lease_of_instance,
     evidence::{Evidence, LeaseSeen, Look, PodSeen},
+    kinds::{self, NUMAFLOW},
+    rollout::snapshot::{Dependant, Dependants},
 };
 
 /// Pods of one workload that are looked at: what is wrong with a version is wrong with any of them.
@@ -68,6 +71,31 @@ impl Cluster {
         Ok(last
             .map(|e| format!("{}: {}", e.reason.unwrap_or_default(), e.message.unwrap_or_default()))
             .unwrap_or_default())
+    }
+
+    /// Numaflow objects that are in a namespace now. A kind that nobody serves has none; one that cannot be listed is named.
+    pub(super) async fn dependants(&self, namespace: &str) -> Dependants {
+        let mut dependants = Dependants::default();
+        for (kind, resource) in NUMAFLOW.iter().filter_map(|(kind, _)| Some((*kind, kinds::numaflow(kind)?))) {
+            let api: Api<PartialObjectMeta<DynamicObject>> =
+                Api::namespaced_with(self.client.clone(), namespace, &resource);
+            match limited(api.list_metadata(&ListParams::default())).await {
+                Ok(list) => dependants.objects.extend(list.items.iter().map(|object| {
+                    let annotations = object.metadata.annotations.as_ref();
+                    Dependant {
+                        kind: kind.to_owned(),
+                        name: object.metadata.name.clone().unwrap_or_default(),
+                        instance: annotations.and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned().unwrap_or_default(),
+                    }
+                })),
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => {
+                    tracing::warn!(namespace, kind, error = with_sources(&error), "cannot be listed");
+                    dependants.unlisted.push(kind.to_owned());
+                }
+            }
+        }
+        dependants
     }
 
     /// Deletes the lease of an isolated copy that has no pods any more; one that is gone already is as good. Nothing depends on

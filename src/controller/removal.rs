@@ -74,7 +74,7 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         // Nothing of ours runs, so nothing can depend on it.
         return Removal::Done;
     }
-    if let Some(words) = needed(leaving) {
+    if let Some(words) = needed(leaving, leaving.dependants) {
         // Forced, what depends on the controller keeps it: an owner made again takes it over.
         return if leaving.forced { Removal::Done } else { Removal::Needed(words) };
     }
@@ -82,22 +82,29 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         return Removal::Wait(format!("the server to let its objects be removed: {}", refusal.message));
     }
     if !steps.is_empty() {
-        return Removal::Steps(steps);
+        // Nothing is taken away on the word of the stores alone.
+        return match &leaving.learned.dependants {
+            None => Removal::Steps(vec![Step::AskDependants]),
+            Some(now) => match needed(leaving, now) {
+                Some(_) if leaving.forced => Removal::Done,
+                Some(words) => Removal::Needed(words),
+                None => Removal::Steps(steps),
+            },
+        };
     }
     Removal::Wait(format!("{} to be gone", list(&dying, 5)))
 }
 
 /// What needs the controller still, in words.
-fn needed(leaving: &Leaving<'_>) -> Option<String> {
-    let unlisted = &leaving.dependants.unlisted;
+fn needed(leaving: &Leaving<'_>, dependants: &Dependants) -> Option<String> {
+    let unlisted = &dependants.unlisted;
     if !unlisted.is_empty() {
         return Some(format!(
             "the operator to be able to list {} (is it allowed to? its log says what the server answered)",
             list(unlisted, 5)
         ));
     }
-    let names: Vec<String> = leaving
-        .dependants
+    let names: Vec<String> = dependants
         .of_instance(leaving.instance)
         // A MonoVertex has no finalizer; its pods go with it.
         .filter(|d| d.kind != "MonoVertex")

@@ -59,6 +59,8 @@ pub struct Model {
     pub immutable: BTreeSet<String>,
     /// Whether versions that are defined can be isolated.
     pub isolatable: bool,
+    /// Numaflow objects that the watches have not brought yet.
+    pub unseen: Vec<Dependant>,
     /// Since when the process looks.
     pub watching_since: Timestamp,
     /// Whether leases can be read.
@@ -137,6 +139,7 @@ impl Model {
             refused: BTreeSet::new(),
             immutable: BTreeSet::new(),
             isolatable,
+            unseen: Vec::new(),
             watching_since: Timestamp::MIN,
             unreadable: false,
             leaderless: BTreeSet::new(),
@@ -455,6 +458,11 @@ impl Model {
                 self.rollout.status = Some(serde_json::from_value(stored).unwrap());
             }
             Step::ReadPin { .. } => {}
+            Step::AskDependants => {
+                let mut now = self.dependants.clone();
+                now.objects.extend(self.unseen.clone());
+                learned.dependants = Some(now);
+            }
             Step::Look(look) => {
                 let seen = self.look(look);
                 learned.looks.insert(look.clone(), seen);

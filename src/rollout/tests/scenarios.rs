@@ -654,3 +654,19 @@ fn stages_of_a_newer_operator_are_left_by_coming_back_to_what_was_confirmed() {
     assert_eq!(model.promoted(), Some("1.0"));
     assert_eq!(model.children.len(), 1);
 }
+
+#[test]
+fn a_controller_is_not_taken_from_a_pipeline_that_no_watch_has_brought_yet() {
+    let mut model = deployed();
+    model.add_pipeline("p", "");
+    model.unseen = std::mem::take(&mut model.dependants.objects);
+    let before = model.production();
+    model.delete();
+    model.settle();
+    assert!(!model.gone);
+    assert_eq!(model.production(), before);
+    assert!(model.message().contains("Pipeline/p"), "{}", model.message());
+    model.unseen.clear();
+    model.settle();
+    assert!(model.gone);
+}
