@@ -385,6 +385,41 @@ impl Model {
         panic!("no fixed point after 200 plans; the last steps: {:#?}", &self.log[self.log.len().saturating_sub(12)..]);
     }
 
+    /// The steps that are decided while what has just happened was not seen yet, as the server takes them: each states what it
+    /// expects, and the first that expects what is no longer so is answered with a conflict, after which everything is
+    /// decided anew. (The operator's own writes are never unseen: their answers go into its stores.)
+    pub fn turn_that_has_not_seen_it(&mut self, before: &Self) {
+        let plan = before.decide(&Learned::default());
+        let mut learned = Learned::default();
+        for step in &plan.steps {
+            if self.gone || !self.expects_what_is(step, before) {
+                return;
+            }
+            self.next_uid = self.next_uid.max(before.next_uid);
+            if self.carry_out(step, &mut learned).is_err() {
+                return;
+            }
+            self.check_invariants(step);
+        }
+    }
+
+    /// Whether what a step expects still holds.
+    fn expects_what_is(&self, step: &Step, before: &Self) -> bool {
+        let same_child = |name: &str| {
+            let child = |model: &Self| serde_json::to_value(model.children.get(name)).unwrap();
+            self.children.contains_key(name) && child(self) == child(before)
+        };
+        match step {
+            Step::WriteStatus { .. } | Step::SetFinalizers(_) => self.rollout == before.rollout,
+            Step::LabelChild { child, .. } | Step::WriteChildStatus { child, .. } => same_child(&child.name),
+            Step::CreateChild { name, .. } => !self.children.contains_key(name),
+            Step::Apply { object, uid } => self.live.get(&object.id).map(|l| &l.uid) == uid.as_ref(),
+            Step::Recreate { object, uid, .. } => self.live.get(&object.id).is_some_and(|l| l.uid == *uid),
+            Step::Prune { id, uid, .. } => self.live.get(id).is_some_and(|l| l.uid == *uid),
+            _ => true,
+        }
+    }
+
     /// Turns until nothing is left to do now.
     pub fn settle(&mut self) {
         self.turn(usize::MAX);

@@ -32,11 +32,20 @@ enum Happening {
     Label(usize, usize),
     /// Leases cannot be read.
     Unreadable(bool),
+    /// Another happening, which the operator has not seen when it decides the next time.
+    Unseen(Box<Happening>),
 }
 
 const VERSIONS: [&str; 4] = ["1.0", "2.0", "3.0-broken", "9.9"];
 
 fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => seen(),
+        1 => seen().prop_map(|happening| Happening::Unseen(Box::new(happening))),
+    ]
+}
+
+fn seen() -> impl Strategy<Value = Happening> {
     prop_oneof![
         3 => (0..VERSIONS.len()).prop_map(Happening::SetVersion),
         1 => (0..VERSIONS.len(), 1..3usize).prop_map(|(v, n)| Happening::EditDefinition(v, n)),
@@ -108,6 +117,14 @@ fn happen(model: &mut Model, happening: &Happening) {
         }
         Happening::Linger(seconds) => model.lease_from = model.now + SignedDuration::from_secs(*seconds as i64),
         Happening::Unreadable(on) => model.unreadable = *on,
+        Happening::Unseen(happening) => {
+            let before = model.clone();
+            happen(model, happening);
+            // The operator's own writes, and a process that dies, are no happenings that it could miss.
+            if !matches!(**happening, Happening::Crash(_)) {
+                model.turn_that_has_not_seen_it(&before);
+            }
+        }
         Happening::BreakCopies => {
             let copies = model.live.values_mut().filter(|l| l.tracking.as_deref() != Some("numaflow-controller"));
             copies.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
@@ -173,7 +190,8 @@ proptest! {
         let mut model = Model::with(isolatable);
         model.run();
         for happening in &history {
-            if matches!(happening, Happening::Immutable) {
+            let inner = if let Happening::Unseen(inner) = happening { inner } else { happening };
+            if matches!(inner, Happening::Immutable) {
                 // Made anew on purpose; its pods run on, which the model does not play.
                 continue;
             }
