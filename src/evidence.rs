@@ -70,6 +70,8 @@ pub struct PodSeen {
     pub deleting: bool,
     /// Why it is not ready, by container; empty when it is.
     pub trouble: String,
+    /// What ended before in a pod that is ready now, by container: one that flaps may be so at any look.
+    pub ended: String,
     /// Its last event that warns; empty when there is none, or when events were not asked for.
     pub event: String,
 }
@@ -129,6 +131,7 @@ impl PodSeen {
             hostname: spec.hostname.unwrap_or(cut),
             deleting: metadata.deletion_timestamp.is_some(),
             trouble: trouble(pod),
+            ended: ended(pod),
             event: String::new(),
             name,
         })
@@ -171,6 +174,19 @@ fn trouble(pod: &Pod) -> String {
     list(&unready, 3)
 }
 
+/// What ended before in the containers of a pod; empty when nothing did.
+fn ended(pod: &Pod) -> String {
+    let containers = pod.status.iter().flat_map(|s| s.container_statuses.iter().flatten());
+    let ended: Vec<String> = containers
+        .filter_map(|c| {
+            let last = c.last_state.as_ref()?.terminated.as_ref()?;
+            let why = last.reason.as_deref().unwrap_or("no reason given");
+            Some(format!("container {} is back, before that it ended with exit code {}, {why}", c.name, last.exit_code))
+        })
+        .collect();
+    list(&ended, 3)
+}
+
 /// Whether a container is ready, or was an init container that has done its work.
 fn is_done(container: &ContainerStatus) -> bool {
     let ended = container.state.as_ref().and_then(|s| s.terminated.as_ref());
@@ -211,6 +227,10 @@ impl Evidence {
             self.pods.iter().filter(|p| !p.deleting && !p.trouble.is_empty()).map(PodSeen::words).collect();
         match &self.unreadable {
             Some(why) if pods.is_empty() => format!("its pods cannot be read: {why}"),
+            _ if pods.is_empty() => {
+                let back = self.pods.iter().filter(|p| !p.deleting && !p.ended.is_empty());
+                list(&back.map(|p| format!("pod {}: {}", p.name, p.ended)).collect::<Vec<_>>(), 2)
+            }
             _ => list(&pods, 2),
         }
     }
@@ -390,5 +410,18 @@ mod tests {
             "container main running but not ready"
         );
         assert_eq!(of(json!({"reason": "Evicted", "message": "low on memory"})), "low on memory");
+    }
+
+    #[test]
+    fn a_pod_that_is_ready_again_at_the_very_look_is_still_named_with_what_ended() {
+        let back = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{
+            "name": "main", "ready": true, "restartCount": 2, "image": "", "imageID": "", "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+        }]});
+        let pods = vec![PodSeen::of(&pod("p", &back), &deployment()).unwrap()];
+        assert_eq!(
+            Evidence { pods, ..Evidence::default() }.troubles(),
+            "pod p: container main is back, before that it ended with exit code 1, Error"
+        );
     }
 }

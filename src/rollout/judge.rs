@@ -136,11 +136,19 @@ impl Turn<'_> {
             let (version, deadline) = (&upgrade.version, duration(self.manner.deadline));
             match stored.relapses {
                 0 => format!("version {version:?} was not healthy within {deadline}: {words}"),
-                n => format!(
-                    "version {version:?} was not healthy for {} in a row within {deadline} ({n} {}): {words}",
-                    duration(window),
-                    if n == 1 { "relapse" } else { "relapses" }
-                ),
+                n => {
+                    // At this very moment its pods may have nothing to say.
+                    let before = if stored.last_relapse == *words || stored.last_relapse.is_empty() {
+                        String::new()
+                    } else {
+                        format!("; the last time: {}", stored.last_relapse)
+                    };
+                    format!(
+                        "version {version:?} was not healthy for {} in a row within {deadline} ({n} {}): {words}{before}",
+                        duration(window),
+                        if n == 1 { "relapse" } else { "relapses" }
+                    )
+                }
             }
         };
         match (health, since) {

@@ -265,7 +265,14 @@ impl Model {
                 candidate.get_or_insert(name.clone());
             }
             let trouble = if ready { String::new() } else { "container main CrashLoopBackOff".to_owned() };
-            pods.push(PodSeen { hostname: name.clone(), name, deleting: false, trouble, event: String::new() });
+            pods.push(PodSeen {
+                hostname: name.clone(),
+                name,
+                deleting: false,
+                trouble,
+                ended: String::new(),
+                event: String::new(),
+            });
         }
         let lease = look.lease.as_ref().and_then(|lease| {
             if self.now >= self.lease_from
