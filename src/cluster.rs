@@ -158,6 +158,11 @@ impl Cluster {
                 return self.prune(namespace, id, version, uid, policy).await;
             }
             Step::DeleteLease { instance } => return Ok(vec![self.delete_lease(namespace, instance).await]),
+            Step::WritePipelineStatus { .. }
+            | Step::ApplyNumaflow { .. }
+            | Step::PatchNumaflow { .. }
+            | Step::DeleteNumaflow { .. }
+            | Step::LookAtPipeline { .. } => {}
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }
         Ok(Vec::new())

@@ -10,7 +10,8 @@
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
 //! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
-//! | [`rollout`], [`controller`] | the two tiers: what to do next (pure) |
+//! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
+//! | [`pipeline`], [`numaflow`] | pipelines: what to do next, and what their states mean (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
@@ -19,6 +20,7 @@
 
 pub mod admin;
 pub mod api;
+pub mod changes;
 pub mod cli;
 pub mod cluster;
 pub mod config_file;
@@ -31,8 +33,10 @@ pub mod kinds;
 pub mod live;
 pub mod manifest;
 pub mod metrics;
+pub mod numaflow;
 pub mod observe;
 pub mod operator;
+pub mod pipeline;
 pub mod plan;
 pub mod queue;
 pub mod rollout;

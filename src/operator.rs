@@ -337,7 +337,12 @@ impl Operator {
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
 
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),
-            Step::SetFinalizers(_)
+            Step::WritePipelineStatus { .. }
+            | Step::ApplyNumaflow { .. }
+            | Step::PatchNumaflow { .. }
+            | Step::DeleteNumaflow { .. }
+            | Step::LookAtPipeline { .. }
+            | Step::SetFinalizers(_)
             | Step::ReadPin { .. }
             | Step::Look(_)
             | Step::AskDependants

@@ -7,11 +7,17 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
+
 use crate::{
-    api::{NumaflowControllerRolloutStatus, NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState},
+    api::{
+        NumaflowControllerRolloutStatus, NumaflowControllerSpec, NumaflowControllerStatus, PipelineRolloutStatus,
+        UpgradeState,
+    },
     evidence::{Evidence, Look},
     live::ObjectId,
     manifest::DesiredObject,
+    numaflow::DataPlane,
     rollout::snapshot::Dependants,
 };
 
@@ -135,6 +141,45 @@ pub enum Step {
         /// Instance of the copy.
         instance: String,
     },
+    /// Writes the status of a PipelineRollout.
+    WritePipelineStatus {
+        /// The whole new status.
+        status: Box<PipelineRolloutStatus>,
+        /// Told to the user once the status is stored.
+        events: Vec<Event>,
+    },
+    /// Applies a Numaflow object that belongs to the subject: metadata and spec.
+    ApplyNumaflow {
+        /// Kind.
+        kind: &'static str,
+        /// The object without apiVersion, kind, namespace and owner.
+        body: Arc<Value>,
+        /// The object that must be there; `None` where there is to be none.
+        expect: Option<Version>,
+    },
+    /// Changes single fields of a Numaflow object by merge patch: its wanted phase, say, or a label.
+    PatchNumaflow {
+        /// Kind.
+        kind: &'static str,
+        /// The object: its uid must match, its resourceVersion only where it is given.
+        object: Version,
+        /// The merge patch.
+        patch: Arc<Value>,
+        /// What for, in words for the log.
+        why: &'static str,
+    },
+    /// Deletes a Numaflow object, with everything that belongs to it.
+    DeleteNumaflow {
+        /// Kind.
+        kind: &'static str,
+        /// The object.
+        object: Version,
+    },
+    /// Reads the vertices of a pipeline and their pods, which are not watched.
+    LookAtPipeline {
+        /// Name of the pipeline.
+        name: String,
+    },
     /// Deletes a pinned revision.
     DeleteRevision {
         /// Its name.
@@ -217,6 +262,8 @@ pub struct Learned {
     pub dependants: Option<Dependants>,
     /// What was read of leases and pods.
     pub looks: BTreeMap<Look, Evidence>,
+    /// What was read of the vertices and pods of pipelines.
+    pub planes: BTreeMap<String, DataPlane>,
     /// Instances of isolated copies whose leases were deleted.
     pub deleted_leases: BTreeSet<String>,
     /// Instances of isolated copies that still have pods.

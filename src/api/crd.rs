@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{NumaflowController, NumaflowControllerRollout};
+use super::{NumaflowController, NumaflowControllerRollout, PipelineRollout};
 
 /// One generated file.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct CrdFile {
 /// Every CustomResourceDefinition of the operator, in a fixed order.
 #[must_use]
 pub fn crds() -> Vec<CrdFile> {
-    [json!(NumaflowController::crd()), json!(NumaflowControllerRollout::crd())]
+    [json!(NumaflowController::crd()), json!(NumaflowControllerRollout::crd()), json!(PipelineRollout::crd())]
         .into_iter()
         .map(|mut body| {
             finish(&mut body);

@@ -13,6 +13,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const LABEL_CONFIG: &str = "numaplane.numaproj.io/config";
 /// Value of [`LABEL_CONFIG`] on ConfigMaps that hold controller definitions.
 pub const CONFIG_DEFINITIONS: &str = "numaflow-controller-definitions";
+/// Value of [`LABEL_CONFIG`] on the ConfigMap that says which changes of Numaflow objects need a pause.
+pub const CONFIG_CHANGES: &str = "usde-config";
 /// Value of [`LABEL_CONFIG`] on ConfigMaps that hold what the rollouts of their namespace fall back to.
 pub const CONFIG_NAMESPACE: &str = "namespace-level-config";
 /// Label on children: what the child renders, see [`UpgradeState`].
@@ -39,6 +41,17 @@ pub const ANNOTATION_CONFIG_HASH: &str = "numaplane.numaproj.io/config-hash";
 /// Annotation of Numaflow: the controller instance that manages an object; absent means the one without a name.
 pub const ANNOTATION_INSTANCE: &str = "numaflow.numaproj.io/instance";
 
+/// Annotation of Numaflow on a pipeline: when its pause began, by the controller's clock; absent while it runs.
+pub const ANNOTATION_PAUSE_TIMESTAMP: &str = "numaflow.numaproj.io/pause-timestamp";
+/// Annotation of Numaflow on a pipeline: `slow` has its vertices begin from their minimum when it resumes.
+pub const ANNOTATION_RESUME: &str = "numaflow.numaproj.io/resume-strategy";
+/// Annotation on a PipelineRollout: `true` never pauses it, whatever that loses. Stays until its user removes it.
+pub const ANNOTATION_ALLOW_DATA_LOSS: &str = "numaplane.numaproj.io/allow-data-loss";
+/// Label on Numaflow objects: changed (to the time, in seconds) where nothing else makes Numaflow look at one again.
+pub const LABEL_POKE: &str = "numaplane.numaproj.io/poked";
+/// Label on pipelines: the ISB service that they use.
+pub const LABEL_ISB: &str = "numaplane.numaproj.io/isbsvc-name";
+
 /// Finalizer on rollouts, and on NumaflowControllers that have no rollout.
 pub const FINALIZER: &str = "numaplane.numaproj.io/numaplane-controller";
 
@@ -46,6 +59,10 @@ pub const FINALIZER: &str = "numaplane.numaproj.io/numaplane-controller";
 pub const MANAGER_PRODUCTION: &str = "numaplane";
 /// Field manager of the objects of isolated copies.
 pub const MANAGER_ISOLATED: &str = "numaplane-isolated";
+/// Field manager of Numaflow objects: their specs.
+pub const MANAGER_NUMAFLOW: &str = "numaplane-dataplane";
+/// Field manager of the wanted phase and the grace period of pipelines.
+pub const MANAGER_LIFECYCLE: &str = "numaplane-lifecycle";
 /// Field manager of the operator's own kinds: children, revisions, status.
 pub const MANAGER_OWN: &str = "numaplane-controller";
 

@@ -5,6 +5,7 @@ mod condition;
 mod controller;
 mod crd;
 mod keys;
+mod pipeline;
 mod rollout;
 mod wait;
 
@@ -15,9 +16,15 @@ pub use controller::{
 };
 pub use crd::{CrdFile, crds};
 pub use keys::*;
+pub use pipeline::{
+    PauseAnswer, PipelineAttempt, PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec,
+    PipelineRolloutStatus, PipelineStrategySpec, PipelineTemplate, Raw, ResumeSpec, TemplateMetadata, Wedge, answer,
+    pausing,
+};
 pub use rollout::{
-    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, DrainProgress, ForcePromoted, HistoryEntry, LastAttempt,
-    LastForce, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus,
-    OnDrainTimeout, PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage, Strategy, StrategySpec, Upgrade,
+    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, ControllerUnavailable, DrainProgress, ForcePromoted,
+    HistoryEntry, LastAttempt, LastForce, NumaflowControllerRollout, NumaflowControllerRolloutSpec,
+    NumaflowControllerRolloutStatus, OnDrainTimeout, PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage,
+    Strategy, StrategySpec, Upgrade,
 };
 pub use wait::{Wait, WaitError};

@@ -181,9 +181,27 @@ pub struct NumaflowControllerRolloutStatus {
     /// Times of the last pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_request_status: Option<PauseStatus>,
+    /// The drain of the last attempt that had one: what was not drained stays on record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_drain: Option<DrainProgress>,
+    /// Set while no pod of the controller is available: nobody can pause or resume its pipelines then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_unavailable: Option<ControllerUnavailable>,
     /// When the phase last became Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Time>,
+}
+
+/// That no pod of the controller is available.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerUnavailable {
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Whether it has been so for long enough, and its lease has run out: it is not waited for any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 /// Where an object stands. Stored as a text without an enum in the schema, so that any operator can read any status.
@@ -364,6 +382,12 @@ pub struct DrainProgress {
     /// Pipelines that were not paused for this request, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excused: Vec<String>,
+    /// Pipelines of the instance that no PipelineRollout manages: they are left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmanaged: Vec<String>,
+    /// Why the drain was ended early or left out: a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ended: String,
 }
 
 /// An attempt that ended, or that the server keeps refusing.
@@ -450,9 +474,15 @@ pub struct PauseRequest {
     /// Attempt it belongs to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub attempt: String,
-    /// Since when.
+    /// Since when: the time-out counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// Longest time for the drain; unset: as long as each pipeline's own grace period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Wait>,
+    /// Since when pipelines are to pause without draining any further, because the time is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_at: Option<Time>,
 }
 
 /// Times of the last pause, as the existing API has them.

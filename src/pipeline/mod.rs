@@ -1,0 +1,3 @@
+//! The pipeline tier: what to do next for one PipelineRollout. Pure.
+
+pub mod snapshot;

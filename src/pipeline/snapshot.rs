@@ -1,0 +1,88 @@
+//! Everything that a decision about one PipelineRollout is made from, as plain data.
+
+use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{PipelineRollout, Strategy},
+    numaflow::LivePipeline,
+    plan::Learned,
+};
+
+/// One look at the world of one PipelineRollout.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rollout.
+    pub rollout: Arc<PipelineRollout>,
+    /// Whether its namespace is being deleted.
+    pub namespace_terminating: bool,
+    /// Its pipelines, by name.
+    pub children: BTreeMap<String, Arc<LivePipeline>>,
+    /// Names that look like its pipelines' but belong to somebody else.
+    pub foreign_children: BTreeSet<String>,
+    /// Whether the API server serves Pipelines.
+    pub served: bool,
+    /// Who asks for a pause, by instance: all active requests in the namespace.
+    pub requests: Vec<Request>,
+    /// What is not known: while anything is, no wanted phase is newly set or removed.
+    pub unknown: Vec<String>,
+    /// How the controllers of the namespace are, by instance; absent where no rollout manages one: then it is assumed alive.
+    pub controllers: BTreeMap<String, Controller>,
+    /// ISB services in the namespace, by name.
+    pub isb: BTreeMap<String, IsbSeen>,
+    /// Pipelines in the namespace: what one controller has to do.
+    pub pipelines: usize,
+    /// Strategy of the namespace.
+    pub strategy: Strategy,
+    /// Which changes of pipelines need what.
+    pub rules: Arc<crate::changes::Rules>,
+    /// Since when this operator looks.
+    pub watching_since: Timestamp,
+    /// What this turn has learned from the server.
+    pub learned: Learned,
+}
+
+/// An active request for a pause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Who asks: `Kind/name`.
+    pub by: String,
+    /// For which attempt.
+    pub attempt: String,
+    /// Whose pipelines are meant.
+    pub scope: Scope,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// Longest time for the drain.
+    pub timeout: Option<Duration>,
+    /// Whether the time is up: pipelines are to pause without draining any further.
+    pub cut: bool,
+}
+
+/// Whose pipelines a request means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of a controller instance.
+    Instance(String),
+    /// Those of an ISB service, by the name that pipelines use.
+    Isb(String),
+}
+
+/// How the controller of an instance is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Controller {
+    /// Whether it is certain that nobody acts for its pipelines.
+    pub gone: bool,
+}
+
+/// An ISB service, as far as it matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IsbSeen {
+    /// Instance that manages it.
+    pub instance: String,
+    /// Whether it says that it is healthy, about the spec as it is now.
+    pub says_healthy: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
