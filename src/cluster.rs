@@ -160,6 +160,7 @@ impl Cluster {
             Step::DeleteLease { instance } => return Ok(vec![self.delete_lease(namespace, instance).await]),
             Step::WritePipelineStatus { .. }
             | Step::ApplyNumaflow { .. }
+            | Step::CheckNumaflow { .. }
             | Step::PatchNumaflow { .. }
             | Step::DeleteNumaflow { .. }
             | Step::LookAtPipeline { .. } => {}

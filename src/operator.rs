@@ -339,6 +339,7 @@ impl Operator {
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),
             Step::WritePipelineStatus { .. }
             | Step::ApplyNumaflow { .. }
+            | Step::CheckNumaflow { .. }
             | Step::PatchNumaflow { .. }
             | Step::DeleteNumaflow { .. }
             | Step::LookAtPipeline { .. }

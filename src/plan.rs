@@ -157,6 +157,15 @@ pub enum Step {
         /// The object that must be there; `None` where there is to be none.
         expect: Option<Version>,
     },
+    /// Asks the server what it would say to such an apply.
+    CheckNumaflow {
+        /// Kind.
+        kind: &'static str,
+        /// The object without apiVersion, kind, namespace and owner.
+        body: Arc<Value>,
+        /// The object that must be there.
+        expect: Version,
+    },
     /// Changes single fields of a Numaflow object by merge patch: its wanted phase, say, or a label.
     PatchNumaflow {
         /// Kind.
@@ -233,6 +242,8 @@ pub enum About {
     Leftover(ObjectId),
     /// A child, a revision, a status.
     Own,
+    /// The wanted phase of a pipeline, or another single field of a Numaflow object.
+    Steering,
     /// A child or a revision of this name that nothing needs any more: it is in nobody's way.
     CleanUp(String),
 }
@@ -262,6 +273,8 @@ pub struct Learned {
     pub dependants: Option<Dependants>,
     /// What was read of leases and pods.
     pub looks: BTreeMap<Look, Evidence>,
+    /// Changes of Numaflow objects that the server would accept, as (name of the object, hash of what is wanted).
+    pub planned: BTreeSet<(String, String)>,
     /// What was read of the vertices and pods of pipelines.
     pub planes: BTreeMap<String, DataPlane>,
     /// Instances of isolated copies whose leases were deleted.
@@ -304,13 +317,19 @@ impl Learned {
         self.refusals.iter().find(|r| r.about == About::Own)
     }
 
+    /// The first refusal of a change of a wanted phase.
+    #[must_use]
+    pub fn steering_refusal(&self) -> Option<&Refusal> {
+        self.refusals.iter().chain(&self.silences).find(|r| r.about == About::Steering)
+    }
+
     /// The first refusal, or missing answer, that concerns any of these very objects.
     #[must_use]
     pub fn trouble_with<'a>(&self, objects: impl Iterator<Item = &'a Arc<DesiredObject>>) -> Option<&Refusal> {
         let known: BTreeSet<(&ObjectId, &str)> = objects.map(|o| (&o.id, o.hash.as_str())).collect();
         let about = |r: &&Refusal| match &r.about {
             About::Object(id, hash) => known.contains(&(id, hash.as_str())),
-            About::Leftover(_) | About::Own | About::CleanUp(_) => false,
+            About::Leftover(_) | About::Own | About::Steering | About::CleanUp(_) => false,
         };
         self.refusals.iter().chain(&self.silences).find(about)
     }
@@ -331,7 +350,7 @@ impl Learned {
         list.iter().find(|refusal| match &refusal.about {
             About::Object(id, hash) => standing.to_apply.iter().any(|(o, _)| o.id == *id && o.hash == *hash),
             About::Leftover(id) => standing.leftovers.iter().chain(&standing.orphans).any(|(known, ..)| known == id),
-            About::Own | About::CleanUp(_) => false,
+            About::Own | About::Steering | About::CleanUp(_) => false,
         })
     }
 }

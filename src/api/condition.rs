@@ -23,6 +23,8 @@ pub enum ConditionType {
     ChildResourceDeployed,
     /// Pipelines are asked to pause.
     PausingPipelines,
+    /// The pipeline is pausing or paused, whoever asked for it.
+    PipelinePausingOrPaused,
     /// How the last attempt ended.
     ProgressiveUpgradeSucceeded,
     /// The promoted version is no longer defined (or no longer readable); what runs is held by its pinned revision.
@@ -42,6 +44,7 @@ impl ConditionType {
             Self::ChildResourcesHealthy => "ChildResourcesHealthy",
             Self::ChildResourceDeployed => "ChildResourceDeployed",
             Self::PausingPipelines => "PausingPipelines",
+            Self::PipelinePausingOrPaused => "PipelinePausingOrPaused",
             Self::ProgressiveUpgradeSucceeded => "ProgressiveUpgradeSucceeded",
             Self::DefinitionMissing => "DefinitionMissing",
             Self::Deleting => "Deleting",

@@ -183,6 +183,9 @@ pub struct PipelineRolloutStatus {
     /// The force annotation that was last honoured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_force: Option<LastForce>,
+    /// What it was honoured for: requests and changes that do not wait for a drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forced: Vec<String>,
     /// The change that was given up last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<PipelineAttempt>,
@@ -219,9 +222,9 @@ pub struct PipelinePause {
     /// When the drain was cut short because its time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<Time>,
-    /// Why it was ended by force; empty where it was not.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub forced: String,
+    /// Since when a change of the pipeline itself waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_since: Option<Time>,
     /// Vertices added meanwhile whose scaling is disabled: Numaflow leaves them without replicas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
@@ -272,7 +275,7 @@ pub struct PipelineAttempt {
     /// Text of the retry annotation then.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub retry: String,
-    /// `Failed`: not repeated while both are the same.
+    /// `Failed`: not repeated while both are the same; `Blocked`: the server refused it, it is retried.
     pub result: String,
     /// Why: one word.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -84,11 +84,13 @@ impl DataPlane {
     #[must_use]
     pub fn not_paused(&self, now: Timestamp) -> (Vec<String>, Vec<String>) {
         let mut waiting: Vec<String> = self.unreadable.iter().map(|why| format!("an answer: {why}")).collect();
-        let running =
-            self.vertices.iter().filter(|v| !v.paused).map(|v| format!("vertex {} to be told to pause", v.name));
-        waiting.extend(running);
+        if self.vertices.iter().any(|v| !v.paused) {
+            waiting.push("its vertices to be told to pause".to_owned());
+        }
         let (lost, live): (Vec<_>, Vec<_>) = self.pods.iter().partition(|pod| pod.is_lost(now));
-        waiting.extend(live.into_iter().map(|pod| format!("pod {} to be gone", pod.name)));
+        if !live.is_empty() {
+            waiting.push("its pods to be gone".to_owned());
+        }
         (waiting, lost.into_iter().map(|pod| pod.name.clone()).collect())
     }
 
@@ -96,8 +98,9 @@ impl DataPlane {
     #[must_use]
     pub fn not_running(&self) -> Vec<String> {
         let mut waiting: Vec<String> = self.unreadable.iter().map(|why| format!("an answer: {why}")).collect();
-        let paused = self.vertices.iter().filter(|v| v.paused).map(|v| format!("vertex {} to be told to run", v.name));
-        waiting.extend(paused);
+        if self.vertices.iter().any(|v| v.paused) {
+            waiting.push("its vertices to be told to run".to_owned());
+        }
         waiting
     }
 }

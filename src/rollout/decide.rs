@@ -17,7 +17,7 @@ use crate::{
         delete,
         report::Report,
         resolve::Manner,
-        snapshot::{Revision, Snapshot, Target, Unresolved},
+        snapshot::{Revision, Snapshot, Target, Unresolved, not_before},
     },
     settings::Defaults,
 };
@@ -269,7 +269,6 @@ impl<'a> Turn<'a> {
 
     /// The time in whole seconds, as it is stored, never before it: a wait that counts from it is never cut short.
     pub(super) fn not_before_now(&self) -> Time {
-        let up = SignedDuration::from_nanos(999_999_999);
-        Time(self.now.checked_add(up).unwrap_or(self.now))
+        not_before(self.now)
     }
 }

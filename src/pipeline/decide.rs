@@ -1,0 +1,289 @@
+//! What to do next for one PipelineRollout. Pure: a snapshot and the time; it cannot fail.
+//!
+//! The wanted phase comes first and on its own: nothing that can go wrong with a spec keeps a pipeline from being resumed.
+//! As for controllers, each call gives the next few steps, and everything that a step needs is in the API by then.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::{change::Applying, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering};
+use crate::{
+    api::{
+        ANNOTATION_RETRY, FINALIZER, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait,
+        child_name, child_number,
+    },
+    numaflow::LivePipeline,
+    plan::{Event, Plan, Refusal, Step, Version},
+    rollout::{snapshot::elapsed, without_ours},
+};
+
+/// Kind of the objects that this tier makes.
+pub(super) const PIPELINE: &str = "Pipeline";
+
+/// Time after which a pipeline that failed is given a nudge at the earliest, and shortest and longest time between two.
+const NUDGE: (Duration, Duration, Duration) =
+    (Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(10));
+
+/// Decides the next steps.
+#[must_use]
+pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let rollout = &snapshot.rollout;
+    let finalizers = rollout.metadata.finalizers.as_deref().unwrap_or_default();
+    let held = finalizers.iter().any(|f| f == FINALIZER);
+    if snapshot.namespace_terminating {
+        // Everything goes with the namespace; nothing may be created in it and nobody waits for us.
+        return if held { Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]) } else { Plan::default() };
+    }
+    if rollout.metadata.deletion_timestamp.is_some() {
+        return if held { delete::decide(Turn::new(snapshot, now)) } else { Plan::default() };
+    }
+    if !held {
+        let mut all = finalizers.to_vec();
+        all.push(FINALIZER.to_owned());
+        return Plan::of(vec![Step::SetFinalizers(all)]);
+    }
+    Turn::new(snapshot, now).decide()
+}
+
+/// One decision in the making.
+pub(super) struct Turn<'a> {
+    pub(super) s: &'a Snapshot,
+    pub(super) now: Timestamp,
+    /// The pipeline, if there is one.
+    pub(super) child: Option<&'a Arc<LivePipeline>>,
+    /// What it should be like, or why that cannot be told.
+    pub(super) desired: Result<Desired, String>,
+    /// The status as stored.
+    pub(super) stored: PipelineRolloutStatus,
+    /// The status in the making.
+    pub(super) next: PipelineRolloutStatus,
+    pub(super) events: Vec<Event>,
+    pub(super) again_after: Option<Duration>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        let stored = snapshot.rollout.status.clone().unwrap_or_default();
+        let mut next = stored.clone();
+        next.observed_generation = snapshot.rollout.metadata.generation.unwrap_or_default();
+        let child = current(snapshot, &stored.child);
+        let mut turn = Self {
+            s: snapshot,
+            now,
+            child,
+            desired: Err(String::new()),
+            stored,
+            next,
+            events: Vec::new(),
+            again_after: None,
+        };
+        let name = child.map_or_else(|| turn.next_name(), |c| c.version.name.clone());
+        turn.desired = Desired::of(&snapshot.rollout, &name).and_then(|desired| turn.checked(desired));
+        turn
+    }
+
+    /// Name of the rollout.
+    pub(super) fn name(&self) -> &str {
+        self.s.rollout.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// What the schema of the CRD cannot say.
+    fn checked(&self, desired: Desired) -> Result<Desired, String> {
+        let ppnd = self.s.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.as_ref());
+        if let Some(Err(error)) = ppnd.and_then(|p| p.drain_timeout.as_ref()).map(Wait::get) {
+            return Err(format!("spec.strategy.ppnd.drainTimeout: {error}"));
+        }
+        match ppnd.and_then(|p| p.on_drain_timeout.as_deref()) {
+            None | Some("Proceed" | "Abort") => Ok(desired),
+            Some(other) => Err(format!("spec.strategy.ppnd.onDrainTimeout: {other:?} is neither Proceed nor Abort")),
+        }
+    }
+
+    fn decide(mut self) -> Plan {
+        if !self.s.served {
+            let words = "the API server does not serve Numaflow's Pipelines yet; install its CustomResourceDefinitions";
+            return self.finish(Vec::new(), Report::pending("KindNotServed", words));
+        }
+        let Some(child) = self.child else { return self.create() };
+        child.version.name.clone_into(&mut self.next.child);
+        if child.deleting {
+            let words =
+                format!("Pipeline/{} is being deleted; another one is made when it is gone", child.version.name);
+            return self.finish(Vec::new(), Report::pending("Deleting", &words));
+        }
+        self.next.failed_since =
+            (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(Time(self.now)));
+        if let Some(steps) = self.heal(child) {
+            return self.finish(steps, Report::wedged(child));
+        }
+        let pending = self.pending(child);
+        let want = self.want(child, &pending);
+        if let Some(step) = want.ask_first.clone() {
+            return Plan::of(vec![step]);
+        }
+        // A change goes in while the pipeline is paused, before it is resumed; one that cannot be applied holds up no resume.
+        let steering = self.steer(child, &want);
+        let applying = self.applying(child, &pending, &want, &steering);
+        self.answer(child, &want);
+        let report = self.report(child, &pending, &want, &steering, &applying);
+        let mut steps = match (steering, applying) {
+            (Steering::Steps(steps), _) | (_, Applying::Now(steps)) if !steps.is_empty() => steps,
+            _ => Vec::new(),
+        };
+        if steps.is_empty() {
+            steps = self.drop_others(child);
+        }
+        if steps.is_empty() {
+            steps.extend(self.nudge(child));
+        }
+        self.finish(steps, report)
+    }
+
+    /// Makes a pipeline: paused from the start where a pause is asked for, so that it never reads a message.
+    fn create(mut self) -> Plan {
+        if let Some(pause) = self.next.pause.take() {
+            self.ended(pause);
+        }
+        self.next.failed_since = None;
+        self.next.wedge = None;
+        let desired = match &self.desired {
+            Ok(desired) => desired.clone(),
+            Err(words) => {
+                let words = words.clone();
+                return self.finish(Vec::new(), Report::failed("InvalidSpec", &words));
+            }
+        };
+        if let Some(refusal) = self.refusal() {
+            let report = Report::blocked(&refusal.reason, &refusal.message);
+            return self.finish(Vec::new(), report);
+        }
+        if !self.s.unknown.is_empty() {
+            let words = format!("waiting for {} to be listed", self.s.unknown.join(", "));
+            return self.finish(Vec::new(), Report::pending("Starting", &words));
+        }
+        let name = self.next_name();
+        let isb = desired.spec["interStepBufferServiceName"].as_str().filter(|n| !n.is_empty()).unwrap_or("default");
+        let asked = self.requests_of(desired.instance(), isb).any(|r| r.timeout != Some(Duration::ZERO));
+        let paused = desired.wants_paused() || (asked && !self.allows_data_loss());
+        let phase = if paused { Some(json!("Paused")) } else { desired.phase.as_ref().map(|p| json!(p)) };
+        let grace = desired.grace.map(|g| json!(g));
+        self.next.name_count = child_number(self.name(), &name);
+        self.next.pause_requests = Vec::new();
+        let body = Arc::new(desired.body(&name, phase.as_ref(), grace.as_ref()));
+        let report = Report::pending("Creating", &format!("Pipeline/{name} is being made"));
+        self.finish(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect: None }], report)
+    }
+
+    /// The name of the next pipeline: one above every number that was ever given.
+    fn next_name(&self) -> String {
+        let name = self.name();
+        let reserved = self.stored.name_count.map(|n| child_name(name, n));
+        if let Some(reserved) = reserved.filter(|r| *r != self.stored.child && self.is_free(r)) {
+            // Written down, and never seen.
+            return reserved;
+        }
+        let highest = self
+            .s
+            .children
+            .keys()
+            .chain(&self.s.foreign_children)
+            .filter_map(|child| child_number(name, child))
+            .chain(self.stored.name_count)
+            .max()
+            .unwrap_or(-1);
+        let above = highest.checked_add(1).map(|n| child_name(name, n)).filter(|n| self.is_free(n));
+        above.or_else(|| (0..i32::MAX).map(|n| child_name(name, n)).find(|n| self.is_free(n))).unwrap_or_default()
+    }
+
+    fn is_free(&self, name: &str) -> bool {
+        !self.s.children.contains_key(name) && !self.s.foreign_children.contains(name)
+    }
+
+    /// Pipelines of this rollout besides the one that counts (an earlier operator left them) go.
+    fn drop_others(&self, child: &LivePipeline) -> Vec<Step> {
+        if self.refusal().is_some() {
+            return Vec::new();
+        }
+        let others = self.s.children.values().filter(|c| c.version.name != child.version.name && !c.deleting);
+        others.map(|c| Step::DeleteNumaflow { kind: PIPELINE, object: c.version.clone() }).collect()
+    }
+
+    /// Nothing wakes Numaflow when an ISB service becomes healthy, and its own retries may be a quarter of an hour apart.
+    fn nudge(&mut self, child: &LivePipeline) -> Option<Step> {
+        if child.phase != "Failed" || !child.is_observed() || child.is_misconfigured() {
+            return None;
+        }
+        let isb = self.s.isb.get(child.isb()).filter(|isb| isb.instance == child.instance())?;
+        if !isb.says_healthy || self.refusal().is_some() {
+            return None;
+        }
+        let failed = elapsed(self.next.failed_since.as_ref(), self.now);
+        let last =
+            child.labels.get(LABEL_POKE).and_then(|at| at.parse().ok()).and_then(|s| Timestamp::from_second(s).ok());
+        let since = last.map_or(Duration::MAX, |at| elapsed(Some(&Time(at)), self.now));
+        let wait = (failed / 4).clamp(NUDGE.1, NUDGE.2).saturating_sub(since).max(NUDGE.0.saturating_sub(failed));
+        if !wait.is_zero() {
+            self.again(wait);
+            return None;
+        }
+        let labels = json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}});
+        let object = Version { resource_version: String::new(), ..child.version.clone() };
+        Some(Step::PatchNumaflow {
+            kind: PIPELINE,
+            object,
+            patch: Arc::new(labels),
+            why: "its ISB service is healthy again",
+        })
+    }
+
+    /// Looks again after this time at the latest.
+    pub(super) fn again(&mut self, after: Duration) {
+        self.again_after = Some(self.again_after.map_or(after, |known| known.min(after)));
+    }
+
+    /// What the server said to a write of this turn.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let learned = &self.s.learned;
+        learned.own_refusal().or_else(|| learned.silences.first()).cloned()
+    }
+
+    /// Text of the retry annotation.
+    pub(super) fn retry(&self) -> String {
+        self.annotation(ANNOTATION_RETRY).unwrap_or_default().to_owned()
+    }
+
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        self.s.rollout.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The end of a decision. The status goes first, so that what a step is taken for is on record; but no status stands in the
+    /// way of a resume.
+    pub(super) fn finish(mut self, mut steps: Vec<Step>, report: Report) -> Plan {
+        report.write(&mut self);
+        let resumes = steps.iter().any(is_resume);
+        if self.next != self.stored && !resumes {
+            let status = Box::new(self.next);
+            steps = vec![Step::WritePipelineStatus { status, events: self.events }];
+        }
+        Plan { steps, again_after: self.again_after }
+    }
+}
+
+/// Whether a step lets a pipeline run again.
+fn is_resume(step: &Step) -> bool {
+    matches!(step, Step::PatchNumaflow { patch, .. }
+        if patch["spec"]["lifecycle"].get("desiredPhase").is_some_and(|phase| phase != "Paused"))
+}
+
+/// The pipeline that counts: the one on record, else the promoted one, else the newest.
+fn current<'a>(s: &'a Snapshot, recorded: &str) -> Option<&'a Arc<LivePipeline>> {
+    let name = s.rollout.metadata.name.as_deref().unwrap_or_default();
+    let promoted = |c: &Arc<LivePipeline>| {
+        c.labels.get(LABEL_UPGRADE_STATE).is_some_and(|state| state == UpgradeState::Promoted.as_str())
+    };
+    let rank = |c: &&'a Arc<LivePipeline>| (!c.deleting, promoted(c), child_number(name, &c.version.name));
+    s.children.get(recorded).or_else(|| s.children.values().max_by_key(rank))
+}

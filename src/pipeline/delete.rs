@@ -1,0 +1,69 @@
+//! A PipelineRollout that is being deleted: its pipeline goes first, drained by Numaflow. Pure.
+
+use crate::{
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, LastForce, Phase},
+    pipeline::decide::{PIPELINE, Turn},
+    plan::{Plan, Step},
+    rollout::without_ours,
+    words::list,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Deletes the pipeline, waits until it is gone, then lets go.
+pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
+    let s = turn.s;
+    let finalizers = s.rollout.metadata.finalizers.as_deref().unwrap_or_default();
+    debug_assert!(finalizers.iter().any(|f| f == FINALIZER), "asked only while it is held");
+    let forced = turn.annotation(ANNOTATION_FORCE).map(str::to_owned);
+    let staying: Vec<_> = s.children.values().filter(|c| !c.deleting).collect();
+    let refusal = turn.refusal();
+    if !staying.is_empty() && refusal.is_none() {
+        let delete = |c: &&std::sync::Arc<crate::numaflow::LivePipeline>| Step::DeleteNumaflow {
+            kind: PIPELINE,
+            object: c.version.clone(),
+        };
+        return Plan::of(staying.iter().map(delete).collect());
+    }
+    if s.children.is_empty() && s.served {
+        return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]);
+    }
+    if let Some(text) = forced {
+        if turn.stored.last_force.as_ref().is_none_or(|last| last.text != text) {
+            let ended = "the deletion".to_owned();
+            turn.next.last_force = Some(LastForce { text, ended, at: Some(Time(turn.now)) });
+            return write(turn, "being deleted by force");
+        }
+        return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]);
+    }
+    let names: Vec<String> = s.children.keys().map(|name| format!("Pipeline/{name}")).collect();
+    let mut words = format!("being deleted, waiting for {} to be drained and gone", list(&names, 5));
+    if s.children.values().any(|child| turn.is_gone(child)) {
+        words = format!("{words}; no pod of its controller is available, and without one it does not go");
+    }
+    if !s.served {
+        "being deleted, waiting for the API server to serve Pipelines, to see whether one is left"
+            .clone_into(&mut words);
+    }
+    if let Some(refusal) = refusal {
+        words = format!("{words}; the server says: {}", refusal.message);
+    }
+    write(turn, &words)
+}
+
+fn write(mut turn: Turn<'_>, message: &str) -> Plan {
+    let generation = turn.next.observed_generation;
+    let mut conditions = Conditions::from_stored(&turn.stored.conditions);
+    conditions.set(ConditionType::Deleting, Some(true), "Waiting", message, generation, turn.now);
+    conditions.set(ConditionType::Ready, Some(false), "Deleting", message, generation, turn.now);
+    conditions.set(ConditionType::Reconciling, Some(true), "Deleting", message, generation, turn.now);
+    conditions.remove(ConditionType::Stalled);
+    turn.next.conditions = conditions.into_vec();
+    turn.next.phase = Phase::pending();
+    message.clone_into(&mut turn.next.message);
+    turn.next.pause_requests = Vec::new();
+    let mut plan = Plan::default();
+    if turn.next != turn.stored {
+        plan.steps.push(Step::WritePipelineStatus { status: Box::new(turn.next), events: Vec::new() });
+    }
+    plan
+}

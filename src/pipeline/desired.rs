@@ -1,0 +1,136 @@
+//! The pipeline that a rollout asks for, apart from its wanted phase and its grace period, which are steered. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::template::Names;
+use crate::{
+    api::{
+        ANNOTATION_INSTANCE, LABEL_ISB, LABEL_PARENT, LABEL_UPGRADE_STATE, PipelineRollout, UpgradeState, label_value,
+        short_hash,
+    },
+    live::ANNOTATION_APPLIED,
+};
+
+/// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
+/// reach an object without a schema.
+const DELETION_GRACE: i64 = 30;
+
+/// What a pipeline should be like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its spec, without the wanted phase and the grace period of pauses.
+    pub spec: Value,
+    /// The wanted phase, as the user writes it; absent where the user does not say.
+    pub phase: Option<String>,
+    /// The grace period of pauses in seconds, where the user says one.
+    pub grace: Option<i64>,
+    /// Hash of labels, annotations and spec.
+    pub hash: String,
+}
+
+impl Desired {
+    /// What a rollout asks for, for a pipeline of this name.
+    ///
+    /// # Errors
+    /// A sentence that names the field and says what to do.
+    pub fn of(rollout: &PipelineRollout, name: &str) -> Result<Self, String> {
+        let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+        let names = Names { pipeline: name, namespace };
+        let template = &rollout.spec.pipeline;
+        let Value::Object(mut spec) = names.fill_value(&template.spec.0) else {
+            return Err("spec.pipeline.spec: must be the spec of a Numaflow Pipeline".to_owned());
+        };
+        let mut lifecycle = match spec.remove("lifecycle") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(lifecycle)) => lifecycle,
+            Some(_) => return Err("spec.pipeline.spec.lifecycle: must be an object".to_owned()),
+        };
+        let phase = match lifecycle.remove("desiredPhase") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(phase)) => Some(phase).filter(|p| !p.is_empty()),
+            Some(other) => {
+                return Err(format!(
+                    "spec.pipeline.spec.lifecycle.desiredPhase: {other} is not a phase; use Paused or Running"
+                ));
+            }
+        };
+        let grace = match lifecycle.remove("pauseGracePeriodSeconds") {
+            None | Some(Value::Null) => None,
+            Some(grace) => Some(grace.as_i64().filter(|g| *g >= 0).ok_or_else(|| {
+                format!("spec.pipeline.spec.lifecycle.pauseGracePeriodSeconds: {grace} is not a number of seconds")
+            })?),
+        };
+        if lifecycle.get("deletionGracePeriodSeconds").is_none() && lifecycle.get("deleteGracePeriodSeconds").is_none()
+        {
+            lifecycle.insert("deletionGracePeriodSeconds".to_owned(), json!(DELETION_GRACE));
+        }
+        spec.insert("lifecycle".to_owned(), Value::Object(lifecycle));
+        let metadata = template.metadata.clone().unwrap_or_default();
+        let fill = |map: BTreeMap<String, String>| -> BTreeMap<String, String> {
+            map.into_iter().map(|(key, value)| (key, names.fill(&value))).collect()
+        };
+        let rollout_name = rollout.metadata.name.as_deref().unwrap_or_default();
+        let isb = spec.get("interStepBufferServiceName").and_then(Value::as_str).filter(|n| !n.is_empty());
+        let mut labels = fill(metadata.labels);
+        labels.extend([
+            (LABEL_PARENT.to_owned(), label_value(rollout_name)),
+            (LABEL_UPGRADE_STATE.to_owned(), UpgradeState::Promoted.as_str().to_owned()),
+            (LABEL_ISB.to_owned(), label_value(isb.unwrap_or("default"))),
+        ]);
+        let annotations = fill(metadata.annotations);
+        let spec = Value::Object(spec);
+        let hash = short_hash(json!([labels, annotations, spec]).to_string().as_bytes());
+        Ok(Self { labels, annotations, spec, phase, grace, hash })
+    }
+
+    /// Whether the user wants it paused.
+    #[must_use]
+    pub fn wants_paused(&self) -> bool {
+        self.phase.as_deref() == Some("Paused")
+    }
+
+    /// Instance of the controller that is to manage it.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        self.annotations.get(ANNOTATION_INSTANCE).map_or("", String::as_str)
+    }
+
+    /// The object to be applied, with the wanted phase and grace period that it is to have.
+    #[must_use]
+    pub fn body(&self, name: &str, phase: Option<&Value>, grace: Option<&Value>) -> Value {
+        let mut spec = self.spec.clone();
+        for (key, value) in [("desiredPhase", phase), ("pauseGracePeriodSeconds", grace)] {
+            if let Some(value) = value {
+                spec["lifecycle"][key] = value.clone();
+            }
+        }
+        let mut annotations = self.annotations.clone();
+        annotations.insert(ANNOTATION_APPLIED.to_owned(), self.hash.clone());
+        json!({"metadata": {"name": name, "labels": self.labels, "annotations": annotations}, "spec": spec})
+    }
+
+    /// Vertices that this one has and another spec has not, and whose scaling is disabled.
+    #[must_use]
+    pub fn added_unscaled(&self, other: &Value) -> Vec<String> {
+        let name = |v: &Value| v["name"].as_str().unwrap_or_default().to_owned();
+        let known: Vec<String> = other["vertices"].as_array().into_iter().flatten().map(name).collect();
+        let vertices = self.spec["vertices"].as_array().into_iter().flatten();
+        vertices.filter(|v| v["scale"]["disabled"] == true).map(name).filter(|n| !known.contains(n)).collect()
+    }
+
+    /// Fewest replicas of a vertex.
+    #[must_use]
+    pub fn least_replicas(&self, vertex: &str) -> i64 {
+        let vertices = self.spec["vertices"].as_array().into_iter().flatten();
+        let found = vertices.into_iter().find(|v| v["name"] == vertex);
+        let scale = found.map_or(&Value::Null, |v| &v["scale"]);
+        let most = scale["max"].as_i64().unwrap_or(i64::MAX);
+        scale["min"].as_i64().unwrap_or(1).max(0).min(most)
+    }
+}

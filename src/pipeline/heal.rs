@@ -1,0 +1,108 @@
+//! Pipelines that Numaflow would never bring back by itself: told the other phase once, and then the right one. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::decide::{PIPELINE, Turn};
+use crate::{
+    api::{Wedge, pausing},
+    numaflow::{LivePipeline, Wedged},
+    plan::{Event, Step, Version},
+    rollout::snapshot::elapsed,
+};
+
+/// Time after which a pipeline that looks wedged is one: a healthy one may look so for a moment.
+const SURE: Duration = Duration::from_secs(5);
+
+impl Turn<'_> {
+    /// Finds a wedged pipeline, and heals it: `Some` while that goes on, with the steps to be taken.
+    pub(super) fn heal(&mut self, child: &LivePipeline) -> Option<Vec<Step>> {
+        let looks = child.looks_wedged();
+        let healing = self.stored.wedge.clone().filter(|w| w.healing);
+        let Some(wedge) = healing else {
+            self.watch(child, looks);
+            return self.next.wedge.as_ref().is_some_and(|w| w.healing).then(Vec::new);
+        };
+        if let Some(pause) = self.next.pause.as_mut() {
+            // What it said of its pause was not true.
+            pausing::PAUSING.clone_into(&mut pause.state);
+            (pause.settled_at, pause.drained) = (None, None);
+        }
+        let turned = child.wants_paused() != (wedge.says == Wedged::Paused.says());
+        if child.says_running() && !child.wants_paused() {
+            match self.s.learned.planes.get(&child.version.name) {
+                None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
+                Some(plane) if !plane.not_running().is_empty() => {
+                    self.again(Duration::from_millis(250));
+                    return Some(Vec::new());
+                }
+                Some(_) => {
+                    self.next.wedge = None;
+                    self.events.push(Event {
+                        warning: false,
+                        reason: "PipelineHealed",
+                        note: format!("Pipeline/{} runs again", child.version.name),
+                    });
+                    return Some(Vec::new());
+                }
+            }
+        }
+        let step = match (child.wants_paused(), looks) {
+            // Told the other phase.
+            (false, Some(Wedged::Running)) => Some("Paused"),
+            (true, Some(Wedged::Paused)) => Some(RUN),
+            // … and, once that is seen, to run.
+            (true, _) if turned && (child.says_paused() || child.may_turn_back()) => Some(RUN),
+            // It is paused in truth by now.
+            (true, None) if !turned && child.says_paused() => {
+                self.next.wedge = None;
+                return Some(Vec::new());
+            }
+            _ => None,
+        };
+        let Some(phase) = step.filter(|_| self.s.unknown.is_empty() && self.s.learned.steering_refusal().is_none())
+        else {
+            return Some(Vec::new());
+        };
+        let phase = if phase == RUN { Value::Null } else { json!(phase) };
+        Some(vec![Step::PatchNumaflow {
+            kind: PIPELINE,
+            object: Version { resource_version: String::new(), ..child.version.clone() },
+            patch: Arc::new(json!({"spec": {"lifecycle": {"desiredPhase": phase}}})),
+            why: "healing: it is told the other phase, and then the right one",
+        }])
+    }
+
+    /// Keeps an eye on one that looks wedged.
+    fn watch(&mut self, child: &LivePipeline, looks: Option<Wedged>) {
+        let Some(wedged) = looks else {
+            self.next.wedge = None;
+            return;
+        };
+        let known = self.stored.wedge.clone().filter(|w| w.says == wedged.says());
+        let mut wedge = known.unwrap_or_else(|| Wedge {
+            says: wedged.says().to_owned(),
+            since: Some(Time(self.now)),
+            healing: false,
+        });
+        let left = SURE.saturating_sub(elapsed(wedge.since.as_ref(), self.now));
+        if left.is_zero() {
+            wedge.healing = true;
+            let note = match wedged {
+                Wedged::Running => "says that it runs, but its sources are paused, and Numaflow will not resume them",
+                Wedged::Paused => "says that it is paused, but its vertices run, and Numaflow will not pause them",
+            };
+            let note =
+                format!("Pipeline/{} {note}; it is told the other phase and then the right one", child.version.name);
+            self.events.push(Event { warning: true, reason: "PipelineWedged", note });
+        } else {
+            self.again(left);
+        }
+        self.next.wedge = Some(wedge);
+    }
+}
+
+/// The wanted phase that is not written: nothing else than Paused means anything to Numaflow.
+const RUN: &str = "";
