@@ -9,5 +9,7 @@ mod report;
 pub mod snapshot;
 mod steer;
 mod template;
+#[cfg(test)]
+mod tests;
 
 pub use decide::decide;

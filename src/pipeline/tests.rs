@@ -1,0 +1,12 @@
+//! What is decided for pipelines, told as stories about a model of a cluster with Numaflow in it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod model;
+mod properties;
+mod scenarios;
+mod traps;
+
+/// Rules as they are built in.
+fn rules() -> std::sync::Arc<crate::changes::Rules> {
+    std::sync::Arc::default()
+}

@@ -1,0 +1,113 @@
+//! Whatever happened, a pipeline ends in the phase that its spec asks for. The model itself refuses a second change of phase
+//! before the first was safe, and a change of vertices during a pause.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::model::Model;
+
+/// What may happen.
+#[derive(Clone, Debug)]
+enum Happening {
+    Turn,
+    Step,
+    Numaflow,
+    Time(i64),
+    Image(u8),
+    UserPauses(bool),
+    Request(Option<u64>),
+    Cut,
+    Withdraw,
+    Force(u8),
+    Data(bool),
+    Breaks(bool),
+    Controller(bool),
+    Unknown(bool),
+    Meddle(bool),
+    Refuses(bool),
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    use Happening as H;
+    let one = prop_oneof![
+        5 => Just(H::Turn),
+        3 => Just(H::Step),
+        6 => Just(H::Numaflow),
+        3 => (1i64..90).prop_map(H::Time),
+        2 => (0u8..4).prop_map(H::Image),
+        1 => any::<bool>().prop_map(H::UserPauses),
+        2 => proptest::option::of(prop_oneof![Just(0u64), Just(20), Just(120)]).prop_map(H::Request),
+        1 => Just(H::Cut),
+        2 => Just(H::Withdraw),
+        1 => (0u8..3).prop_map(H::Force),
+        1 => any::<bool>().prop_map(H::Data),
+        1 => any::<bool>().prop_map(H::Breaks),
+        1 => any::<bool>().prop_map(H::Controller),
+        1 => any::<bool>().prop_map(H::Unknown),
+        1 => any::<bool>().prop_map(H::Meddle),
+        1 => any::<bool>().prop_map(H::Refuses),
+    ];
+    proptest::collection::vec(one, 1..40)
+}
+
+fn happen(m: &mut Model, what: &Happening) {
+    match what {
+        Happening::Turn => drop(m.turn()),
+        Happening::Step => m.step(),
+        Happening::Numaflow => m.numaflow(),
+        Happening::Time(seconds) => m.pass_time(*seconds),
+        Happening::Image(n) => m.image(&format!("cat:{n}")),
+        Happening::UserPauses(yes) => m.edit(|spec| {
+            spec["lifecycle"] = if *yes { json!({"desiredPhase": "Paused"}) } else { json!({}) };
+        }),
+        Happening::Request(timeout) => m.request(*timeout),
+        Happening::Cut => m.requests.iter_mut().for_each(|r| r.cut = true),
+        Happening::Withdraw => m.requests.clear(),
+        Happening::Force(n) => m.annotate("force", &n.to_string()),
+        Happening::Data(left) => m.numaflow.pending = *left,
+        Happening::Breaks(yes) => m.numaflow.fails = yes.then(|| "isbsvc not healthy".to_owned()),
+        Happening::Controller(alive) => {
+            m.numaflow.alive = *alive;
+            m.gone = false;
+        }
+        Happening::Unknown(yes) => m.unknown = if *yes { vec!["PipelineRollouts".into()] } else { Vec::new() },
+        Happening::Meddle(paused) => {
+            // Somebody who waits as long as the operator does.
+            let safe = m.child.as_ref().is_some_and(|c| c.says_running() || c.says_paused());
+            if safe {
+                m.meddle(if *paused { json!("Paused") } else { serde_json::Value::Null });
+            }
+        }
+        Happening::Refuses(yes) => m.refuses = yes.then(|| "cat:3".to_owned()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happened_the_pipeline_ends_as_its_spec_asks(story in happenings(), paused in any::<bool>()) {
+        let mut m = Model::new();
+        for what in &story {
+            happen(&mut m, what);
+        }
+        m.requests.clear();
+        m.unknown.clear();
+        (m.refuses, m.numaflow.fails, m.numaflow.alive, m.numaflow.pending, m.gone) = (None, None, true, false, false);
+        m.edit(|spec| spec["lifecycle"] = if paused { json!({"desiredPhase": "Paused"}) } else { json!({}) });
+        m.image("good:1");
+        for _ in 0..12 {
+            m.settle();
+            m.pass_time(61);
+        }
+        m.settle();
+        let wanted = if paused { "Paused" } else { "Running" };
+        prop_assert_eq!((m.phase(), m.wants_paused()), (wanted, paused), "{}", m.status().message);
+        let status = m.status();
+        prop_assert_eq!(status.phase.as_str(), "Deployed", "{}", m.status().message);
+        prop_assert_eq!(m.live().grace(), None);
+        prop_assert_eq!(&m.live().spec["vertices"][1]["udf"]["container"]["image"], "good:1");
+        prop_assert!(m.vertices.iter().all(|v| v.paused == paused), "{:?}", m.vertices);
+        prop_assert!(m.status().pause_requests.is_empty());
+    }
+}

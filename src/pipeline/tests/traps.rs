@@ -1,0 +1,323 @@
+//! What Numaflow's status says although it is not so, and what it never gets out of by itself.
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::model::Model;
+use crate::{
+    api::ANNOTATION_PAUSE_TIMESTAMP,
+    numaflow::VertexPod,
+};
+
+#[test]
+fn paused_is_not_believed_before_the_vertices_are_told_and_their_pods_are_gone() {
+    let mut m = Model::running();
+    m.request(None);
+    m.turn();
+    m.numaflow();
+    m.numaflow();
+    assert_eq!(m.phase(), "Paused");
+    let plan = m.turn();
+    assert_eq!(m.answer().0, "Pausing", "pods are there: {:?}", m.pods);
+    assert!(plan.again_after.is_some_and(|a| a.as_millis() <= 250), "pods are not watched");
+    m.vertices[1].paused = false;
+    m.pods.clear();
+    m.turn();
+    assert_eq!(m.answer().0, "Pausing", "a vertex runs");
+    m.vertices[1].paused = true;
+    m.turn();
+    assert_eq!(m.answer().0, "Paused");
+}
+
+#[test]
+fn a_pod_that_never_goes_is_named_and_not_waited_for() {
+    let mut m = Model::running();
+    m.request(None);
+    m.turn();
+    m.numaflow.pending = true;
+    m.numaflow();
+    m.pass_time(31);
+    m.numaflow();
+    m.numaflow();
+    let goes_at = m.now.checked_sub(SignedDuration::from_secs(61)).ok();
+    m.pods = vec![VertexPod { name: "lost".into(), phase: "Running".into(), goes_at }];
+    m.turn();
+    assert_eq!((m.answer().0.as_str(), m.answer().1), ("Paused", Some(false)));
+    assert!(m.answer().2.contains("lost"), "{}", m.answer().2);
+}
+
+#[test]
+fn an_old_status_counts_for_nothing() {
+    let mut m = Model::running();
+    m.request(None);
+    m.turn();
+    let child = m.child.as_mut().unwrap();
+    // As after an earlier pause: everything but the generation.
+    child.phase = "Paused".into();
+    child.annotations.insert(ANNOTATION_PAUSE_TIMESTAMP.into(), m.now.to_string());
+    m.vertices.iter_mut().for_each(|v| v.paused = true);
+    m.pods.clear();
+    m.turn();
+    assert_eq!(m.answer().0, "Pausing");
+}
+
+#[test]
+fn the_wanted_phase_is_not_changed_again_before_the_last_change_is_seen() {
+    let mut m = Model::running();
+    m.request(None);
+    m.turn();
+    m.requests.clear();
+    m.turn();
+    assert!(m.wants_paused(), "not yet: {:?}", m.writes);
+    m.numaflow();
+    m.turn();
+    assert!(m.wants_paused(), "the first pass writes the old generation");
+    m.numaflow.pending = true;
+    m.numaflow();
+    m.turn();
+    assert!(!m.wants_paused(), "{} is seen", m.phase());
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"));
+    assert_eq!(m.writes.len(), 2);
+}
+
+#[test]
+fn one_that_says_running_with_its_sources_paused_is_found_reported_and_healed() {
+    let mut m = Model::running();
+    m.child.as_mut().unwrap().annotations.insert(ANNOTATION_PAUSE_TIMESTAMP.into(), m.now.to_string());
+    m.vertices[0].paused = true;
+    m.turn();
+    assert!(m.writes.is_empty(), "a healthy one may look so for a moment");
+    m.pass_time(6);
+    m.settle();
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    assert_eq!(m.live().paused_at(), None);
+    assert!(m.vertices.iter().all(|v| !v.paused));
+    let reasons: Vec<_> = m.events.iter().map(|e| e.split(':').next().unwrap()).collect();
+    assert!(reasons.contains(&"PipelineWedged") && reasons.contains(&"PipelineHealed"), "{reasons:?}");
+}
+
+#[test]
+fn one_that_says_paused_with_its_vertices_running_is_not_believed_and_is_paused_in_truth() {
+    let mut m = Model::running();
+    m.request(None);
+    m.settle();
+    let child = m.child.as_mut().unwrap();
+    child.annotations.remove(ANNOTATION_PAUSE_TIMESTAMP);
+    child.drained = true;
+    m.vertices.iter_mut().for_each(|v| v.paused = false);
+    m.turn();
+    m.pass_time(6);
+    m.turn();
+    assert_eq!(m.answer().0, "Pausing");
+    m.settle();
+    m.settle();
+    assert_eq!((m.phase(), m.answer().0.as_str(), m.answer().1), ("Paused", "Paused", Some(true)), "{}", m.status().message);
+    assert!(m.live().paused_at().is_some());
+    m.requests.clear();
+    m.settle();
+    assert_eq!(m.phase(), "Running");
+}
+
+#[test]
+fn one_that_carries_an_old_time_stamp_is_resumed_properly_before_it_is_paused() {
+    let mut m = Model::running();
+    m.child.as_mut().unwrap().annotations.insert(ANNOTATION_PAUSE_TIMESTAMP.into(), "2026-01-01T00:00:00Z".into());
+    m.vertices[0].paused = true;
+    m.numaflow.pending = true;
+    m.request(None);
+    m.turn();
+    assert!(!m.wants_paused(), "the grace would count from the old one");
+    m.pass_time(6);
+    m.settle();
+    m.settle();
+    assert_eq!(m.phase(), "Pausing");
+    assert!(m.live().paused_at().unwrap() > "2026-06", "{:?}", m.live().paused_at());
+}
+
+#[test]
+fn an_invalid_pipeline_is_excused_takes_its_new_spec_directly_and_keeps_nothing_of_a_pause() {
+    let mut m = Model::running();
+    m.edit(|spec| spec["edges"][1]["to"] = json!("nowhere"));
+    m.ppnd(json!({"drainTimeout": "0s"}));
+    m.settle();
+    assert_eq!(m.phase(), "Failed");
+    assert_eq!(m.condition("ChildResourcesHealthy"), ("False".into(), "PipelineFailed".into()));
+    m.ppnd(json!({}));
+    m.request(None);
+    m.settle();
+    assert_eq!(m.answer().0, "Excused");
+    assert!(!m.wants_paused());
+    m.edit(|spec| spec["edges"][1]["to"] = json!("out"));
+    m.settle();
+    assert_eq!(m.phase(), "Running");
+    assert_eq!(m.answer().0, "Excused", "it was said, and stays so for this request");
+    m.requests.clear();
+    m.settle();
+    assert_eq!((m.status().phase.as_str(), m.live().spec["lifecycle"].get("desiredPhase")), ("Deployed", None));
+}
+
+#[test]
+fn one_that_fails_for_a_minute_is_excused_and_one_that_recovers_before_is_paused() {
+    for (seconds, answer) in [(61, "Excused"), (20, "Paused")] {
+        let mut m = Model::running();
+        m.numaflow.fails = Some("isbsvc not healthy".into());
+        m.numaflow();
+        m.request(None);
+        m.settle();
+        assert_eq!(m.answer().0, "Pausing");
+        m.pass_time(seconds);
+        m.turn();
+        m.numaflow.fails = None;
+        m.settle();
+        assert_eq!(m.answer().0, answer);
+        m.requests.clear();
+        m.settle();
+        assert_eq!(m.phase(), "Running", "{answer}");
+        assert!(!m.wants_paused());
+    }
+}
+
+#[test]
+fn one_that_fails_after_it_was_paused_counts_as_paused_and_is_nudged_when_its_isb_service_is_back() {
+    let mut m = Model::running();
+    m.request(None);
+    m.settle();
+    m.numaflow.fails = Some("isbsvc not healthy".into());
+    m.isb_healthy = false;
+    m.numaflow();
+    m.pass_time(100);
+    m.settle();
+    assert_eq!((m.phase(), m.answer().0.as_str()), ("Failed", "Paused"));
+    assert!(m.wants_paused());
+    let writes = m.writes.len();
+    m.numaflow.fails = None;
+    m.isb_healthy = true;
+    m.turn();
+    assert_eq!(m.writes.len(), writes + 1);
+    assert!(m.writes[writes].contains("poked"), "{:?}", m.writes);
+    m.turn();
+    assert_eq!(m.writes.len(), writes + 1, "once");
+    m.settle();
+    assert_eq!(m.phase(), "Paused");
+    m.requests.clear();
+    m.settle();
+    assert_eq!(m.phase(), "Running");
+}
+
+#[test]
+fn a_resume_does_not_wait_for_what_a_broken_pipeline_never_reaches() {
+    let mut m = Model::running();
+    m.request(None);
+    m.settle();
+    m.numaflow.fails = Some("broken for good".into());
+    m.numaflow();
+    m.requests.clear();
+    m.settle();
+    assert!(!m.wants_paused());
+    assert_eq!(m.status().pause, None);
+}
+
+#[test]
+fn what_a_dead_controller_has_not_seen_is_taken_back_and_a_change_does_not_wait_for_it() {
+    let mut m = Model::running();
+    m.numaflow.alive = false;
+    m.request(None);
+    m.turn();
+    assert!(m.wants_paused());
+    m.requests.clear();
+    m.turn();
+    assert!(m.wants_paused(), "it may only be slow");
+    m.gone = true;
+    m.turn();
+    assert!(!m.wants_paused());
+    m.image("cat:2");
+    m.settle();
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    assert!(m.status().last_pause.unwrap().not_drained.contains("ControllerUnavailable"));
+    m.request(None);
+    m.turn();
+    assert_eq!(m.answer().0, "Excused");
+    m.numaflow.alive = true;
+    m.gone = false;
+    m.requests.clear();
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"));
+}
+
+#[test]
+fn a_pause_that_takes_longer_than_it_can_is_said_to_have_no_controller_that_responds() {
+    let mut m = Model::running();
+    m.numaflow.never_pauses = true;
+    m.request(None);
+    m.settle();
+    assert!(!m.status().message.contains("does not seem to respond"), "{}", m.status().message);
+    m.pass_time(30 + 10 + 20 + 2);
+    m.settle();
+    assert!(m.status().message.contains("does not seem to respond"), "{}", m.status().message);
+}
+
+#[test]
+fn a_pipeline_that_never_pauses_holds_a_change_no_longer_than_its_time() {
+    let mut m = Model::running();
+    m.ppnd(json!({"drainTimeout": "60s"}));
+    m.numaflow.never_pauses = true;
+    m.image("cat:2");
+    m.settle();
+    m.pass_time(62);
+    m.settle();
+    assert_eq!(m.live().grace(), Some(0));
+    m.pass_time(15 + 20 + 2);
+    m.settle();
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    assert!(m.status().last_pause.unwrap().not_drained.contains("did not pause"));
+}
+
+#[test]
+fn a_vertex_added_while_paused_with_scaling_disabled_gets_its_replicas() {
+    let mut m = Model::running();
+    m.edit(|spec| {
+        let vertex = json!({"name": "extra", "scale": {"disabled": true, "min": 2}, "udf": {}});
+        spec["vertices"].as_array_mut().unwrap().push(vertex);
+        spec["edges"][1] = json!({"from": "cat", "to": "extra"});
+        spec["edges"].as_array_mut().unwrap().push(json!({"from": "extra", "to": "out"}));
+    });
+    m.settle();
+    assert_eq!(m.phase(), "Running");
+    let extra = m.vertices.iter().find(|v| v.name == "extra").unwrap();
+    assert_eq!((extra.replicas, extra.paused), (Some(2), false));
+}
+
+#[test]
+fn a_phase_that_somebody_else_changed_is_put_right_when_that_is_safe() {
+    let mut m = Model::running();
+    m.meddle(json!("Paused"));
+    m.turn();
+    assert!(m.wants_paused(), "not yet seen");
+    m.settle();
+    assert_eq!((m.phase(), m.wants_paused()), ("Running", false));
+    m.request(None);
+    m.settle();
+    m.meddle(serde_json::Value::Null);
+    m.turn();
+    assert_eq!(m.answer().0, "Pausing");
+    m.settle();
+    m.settle();
+    assert_eq!((m.phase(), m.answer().0.as_str()), ("Paused", "Paused"));
+}
+
+#[test]
+fn time_stamps_with_an_offset_and_patches_of_two_fields_only() {
+    let mut m = Model::running();
+    m.request(Some(90));
+    m.turn();
+    m.numaflow();
+    // Numaflow's own clock, in its own zone.
+    m.child.as_mut().unwrap().annotations.insert(ANNOTATION_PAUSE_TIMESTAMP.into(), "2027-01-15T10:00:00+02:00".into());
+    m.settle();
+    assert_eq!(m.answer().0, "Paused");
+    let patches: Vec<_> = m.writes.iter().filter(|w| w.starts_with("patch")).collect();
+    assert_eq!(patches, [r#"patch {"spec":{"lifecycle":{"desiredPhase":"Paused","pauseGracePeriodSeconds":90}}}"#]);
+}
