@@ -70,6 +70,27 @@ pub(super) struct Lists {
     pub stray: bool,
 }
 
+/// A key as it is written.
+pub(crate) type Key = Shape<Skipped, Skipped>;
+/// A value of which everything is kept.
+pub(crate) type Node = Shape<Items, Tree>;
+
+/// The entries of a list, whatever they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Items(pub Vec<Spanned<Node>>);
+
+/// Keys and values in order, repeated ones included.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree(pub Vec<(Spanned<Key>, Spanned<Node>)>);
+
+/// A key as text; what it is, where it is none.
+pub(crate) fn key_name(key: &Spanned<Key>) -> String {
+    match &key.value {
+        Shape::Scalar(Scalar::Text(name)) => name.clone(),
+        other => format!("({})", other.what()),
+    }
+}
+
 /// Whether `name` is a field that objects have and neither entries nor the map around them.
 pub(super) fn is_objects_own(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata" | "spec" | "data" | "rules" | "roleRef" | "subjects")
@@ -111,6 +132,26 @@ impl FromMap for Skipped {
     fn from_map<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
         while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Self)
+    }
+}
+
+impl FromSeq for Items {
+    fn from_seq<'de, A: SeqAccess<'de>>(mut items: A) -> Result<Self, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(Self(all))
+    }
+}
+
+impl FromMap for Tree {
+    fn from_map<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            all.push(entry);
+        }
+        Ok(Self(all))
     }
 }
 

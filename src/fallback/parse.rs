@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::de::MapAccess;
 use serde_saphyr::Spanned;
 
 use super::{Fallback, Fault, Said};
 use crate::{
     api::{Strategy, Wait},
     definitions::{
-        entries::{self, FromMap, Scalar, Shape, Skipped},
+        entries::{self, Node, Scalar, Shape, key_name},
         yaml,
     },
 };
@@ -87,33 +86,6 @@ pub fn parse_config_map(data: &BTreeMap<String, String>) -> Result<Said, Vec<Fau
     let others = data.keys().filter(|key| !ours.iter().any(|name| key.eq_ignore_ascii_case(name)));
     reader.said.ignored = others.cloned().collect();
     reader.end()
-}
-
-/// A key as it is written.
-type Key = Shape<Skipped, Skipped>;
-/// A value of which scalars and maps are kept.
-type Node = Shape<Skipped, Tree>;
-
-/// Keys and values in order, repeated ones included.
-#[derive(Clone, Debug)]
-struct Tree(Vec<(Spanned<Key>, Spanned<Node>)>);
-
-impl FromMap for Tree {
-    fn from_map<'de, A: MapAccess<'de>>(mut entries: A) -> Result<Self, A::Error> {
-        let mut all = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            all.push(entry);
-        }
-        Ok(Self(all))
-    }
-}
-
-/// A key as text; what it is, where it is none.
-fn key_name(key: &Spanned<Key>) -> String {
-    match &key.value {
-        Shape::Scalar(Scalar::Text(name)) => name.clone(),
-        other => format!("({})", other.what()),
-    }
 }
 
 /// Reads on, whatever is wrong, so that all of it is told at once.
