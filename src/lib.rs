@@ -10,6 +10,7 @@
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
 //! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
+//! | [`changes`] | which change of a pipeline, ISB service or MonoVertex needs what (pure) |
 //! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
 //! | [`pipeline`], [`numaflow`] | pipelines: what to do next, and what their states mean (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
