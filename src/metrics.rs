@@ -87,8 +87,8 @@ impl Metrics {
         let invalid = IntGaugeVec::new(
             Opts::new(
                 "numaplane_config_invalid",
-                "Configurations that cannot be used as they are, by source: the operator's file, and ConfigMaps of \
-                 namespaces. Alert on any.",
+                "Configurations that cannot be used as they are, by source: the operator's file, ConfigMaps of \
+                 namespaces, and those that say which changes need what. Alert on any.",
             ),
             &["source"],
         )?;
@@ -169,6 +169,7 @@ impl Metrics {
             };
             set("file", invalid.file);
             set("namespace", invalid.namespaces);
+            set("changes", world.rulebook.read().unwrap_or_else(std::sync::PoisonError::into_inner).invalid());
         }
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {

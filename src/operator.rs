@@ -92,7 +92,13 @@ impl Operator {
         let scopes = scopes(&settings);
         let definitions = definition_scopes(&settings);
         let names = |scopes: &[(String, Option<String>)]| scopes.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>();
-        let world = World::new(&names(&scopes), &names(&definitions), watched_kinds(&settings), settings.defaults);
+        let world = World::new(
+            &names(&scopes),
+            &names(&definitions),
+            &settings.operator_namespace,
+            watched_kinds(&settings),
+            settings.defaults,
+        );
         let world = Arc::new(world);
         let file = match &settings.config {
             Some(path) => Some(fallbacks::open(path, &world).await?),
@@ -112,6 +118,7 @@ impl Operator {
         });
         let mut watches = JoinSet::new();
         operator.watch(&mut watches, &scopes, &definitions);
+        operator.watch_changes_configs(&mut watches);
         if let Some(file) = file {
             let operator = operator.clone();
             watches.spawn(async move { operator.follow_file(file).await });

@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 
 use crate::{
     api::{NumaflowController, NumaflowControllerRollout, short_hash},
+    changes::{self, Rulebook, Rules, Written},
     definitions::{Catalogue, Definition, Parsed, cluster_scoped},
     fallback::{Fallbacks, Fault, Said},
     kinds,
@@ -124,6 +125,15 @@ pub struct NamespaceConfig {
     pub read: Result<Said, Vec<Fault>>,
 }
 
+/// A ConfigMap that says which changes need what.
+#[derive(Debug)]
+pub struct ChangesConfig {
+    /// Its uid.
+    pub uid: String,
+    /// What it says.
+    pub written: Written,
+}
+
 /// A Numaflow object, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumaflowObject {
@@ -152,6 +162,10 @@ pub struct World {
     pub namespace_configs: Arc<Store<NamespaceConfig>>,
     /// What rollouts that say nothing use.
     pub fallbacks: RwLock<Fallbacks>,
+    /// ConfigMaps that say which changes need what; the rulebook holds what they say.
+    pub changes_configs: Arc<Store<ChangesConfig>>,
+    /// Which changes need what.
+    pub rulebook: RwLock<Rulebook>,
     /// Whether only some namespaces are served.
     scoped: bool,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
@@ -181,11 +195,12 @@ const COPIES: usize = 1024;
 const RENDERINGS: usize = 64;
 
 impl World {
-    /// Empty stores that wait for these watches, and what is built in.
+    /// Empty stores that wait for these watches, and what is built in. `own` is the watch of the operator's namespace.
     #[must_use]
     pub fn new(
         scopes: &[String],
         definitions: &[String],
+        own: &str,
         kinds: impl IntoIterator<Item = GroupKind>,
         built_in: Defaults,
     ) -> Self {
@@ -200,6 +215,8 @@ impl World {
             catalogue: RwLock::new(Catalogue::new()),
             namespace_configs: Arc::new(Store::new(names())),
             fallbacks: RwLock::new(Fallbacks::new(built_in)),
+            changes_configs: Arc::new(Store::new([own.to_owned()])),
+            rulebook: RwLock::default(),
             scoped: !scopes.iter().any(|s| s == CLUSTER),
             produced: RwLock::new(kinds.into_iter().map(|kind| (kind, Arc::new(Store::new(names())))).collect()),
             known: Mutex::default(),
@@ -280,6 +297,12 @@ impl World {
     #[must_use]
     pub fn defaults(&self, namespace: &str) -> Defaults {
         self.fallbacks.read().unwrap_or_else(PoisonError::into_inner).defaults(namespace)
+    }
+
+    /// What the changes of a kind need.
+    #[must_use]
+    pub fn rules(&self, kind: changes::Kind) -> Arc<Rules> {
+        self.rulebook.read().unwrap_or_else(PoisonError::into_inner).rules(kind)
     }
 
     /// Whether a namespace is being deleted.
@@ -417,6 +440,7 @@ impl World {
         look(self.namespaces.synced() || self.scoped, "Namespaces");
         look(self.config_maps.synced(), "definitions ConfigMaps");
         look(self.namespace_configs.synced(), "namespace-level ConfigMaps");
+        look(self.changes_configs.synced(), "usde-config ConfigMaps");
         for ((_, kind), store) in self.all_produced() {
             look(store.synced(), &kind);
         }

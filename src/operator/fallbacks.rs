@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 
 use super::Operator;
 use crate::{
-    api::{CONFIG_NAMESPACE, LABEL_CONFIG},
+    api::{CONFIG_CHANGES, CONFIG_NAMESPACE, LABEL_CONFIG},
+    changes,
     config_file::ConfigFile,
-    fallback::{Said, parse_config_map},
+    fallback::{Notice, Said, parse_config_map},
     plan::Event,
     store::Change,
-    world::{NamespaceConfig, World},
+    world::{ChangesConfig, NamespaceConfig, World},
 };
 
 /// Reads the config file for the first time, and installs what it says.
@@ -105,12 +106,58 @@ impl Operator {
         {
             tracing::info!(configmap, keys, "these keys mean nothing here, and are ignored");
         }
-        for notice in difference.notices {
+        self.tell(namespace, difference.notices);
+        if let Some(says) = difference.says {
+            tracing::info!(namespace, %says, "what the rollouts of the namespace fall back to has changed");
+            self.enqueue_namespace(namespace);
+        }
+    }
+
+    /// Watches what says which changes need what; it counts only in the operator's own namespace.
+    pub(super) fn watch_changes_configs(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let own = self.settings.operator_namespace.clone();
+        let scope = (own.clone(), Some(own));
+        let this = self.clone();
+        let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_CHANGES}"));
+        self.spawn(
+            tasks,
+            &scope,
+            "usde-config ConfigMaps",
+            &self.world.changes_configs,
+            watcher::watcher(self.api::<ConfigMap>(&scope), config),
+            |object| ChangesConfig {
+                uid: object.uid().unwrap_or_default(),
+                written: changes::parse(object.data.as_ref().unwrap_or(&BTreeMap::new())),
+            },
+            move |change| this.changes_config_changed(change),
+        );
+    }
+
+    fn changes_config_changed(&self, change: &Change<ChangesConfig>) {
+        let (namespace, name) = &change.key;
+        let difference = {
+            let mut rulebook = self.world.rulebook.write().unwrap_or_else(PoisonError::into_inner);
+            match &change.new {
+                Some(config) => rulebook.set(namespace, name, &config.uid, &config.written),
+                None => rulebook.remove(namespace, name),
+            }
+        };
+        self.tell(namespace, difference.notices);
+        if !difference.kinds.is_empty() {
+            let kinds: Vec<&str> = difference.kinds.iter().map(|kind| kind.name()).collect();
+            tracing::info!(kinds = kinds.join(", "), "which changes of these kinds need what is now said otherwise");
+            self.enqueue_all();
+        }
+    }
+
+    /// Tells what is wrong with ConfigMaps of a namespace, in the log and on them.
+    fn tell(&self, namespace: &str, notices: Vec<Notice>) {
+        for notice in notices {
             tracing::warn!("{}", notice.text);
             let about = ObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("ConfigMap".to_owned()),
-                namespace: Some(namespace.clone()),
+                namespace: Some(namespace.to_owned()),
                 name: Some(notice.name),
                 // Without it `kubectl describe` does not show the event.
                 uid: Some(notice.uid),
@@ -118,10 +165,6 @@ impl Operator {
             };
             // The receiver lives as long as the operator; without one there is nobody to tell.
             let _ = self.news.send((about, Event { warning: true, reason: "ConfigInvalid", note: notice.text }));
-        }
-        if let Some(says) = difference.says {
-            tracing::info!(namespace, %says, "what the rollouts of the namespace fall back to has changed");
-            self.enqueue_namespace(namespace);
         }
     }
 }

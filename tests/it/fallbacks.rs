@@ -47,10 +47,15 @@ fn deadline(text: &str) -> Value {
 impl Team {
     /// Sets the data of a namespace-level ConfigMap in this namespace.
     async fn configure(&self, name: &str, data: Value) {
+        self.say("namespace-level-config", name, data).await;
+    }
+
+    /// Sets the data of a ConfigMap that configures something.
+    async fn say(&self, what: &str, name: &str, data: Value) {
         let body = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {"numaplane.numaproj.io/config": "namespace-level-config"}},
+            "metadata": {"name": name, "labels": {"numaplane.numaproj.io/config": what}},
             "data": data,
         });
         let apply = PatchParams::apply("team").force();
@@ -343,4 +348,26 @@ async fn a_file_that_cannot_be_used_at_the_start_ends_the_process_with_what_is_w
     );
     fs::remove_file(file.path()).unwrap();
     assert_eq!(run().await, format!("{place} cannot be read: No such file or directory (os error 2)"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_the_rules_of_a_kind_is_told_on_the_config_map_and_only_in_the_operators_namespace() {
+    let scene = Scene::new("changes").await;
+    let broken = json!({"monovertex": "dataLoss:\n- path: spec.vertices.source.kafka\n", "pipeline": "recreate: []\n"});
+    scene.team.say("usde-config", "changes", broken.clone()).await;
+    scene.system.say("usde-config", "changes", json!({"pipeline": "dataLoss: [{path: spec.edges}]"})).await;
+    let operator = scene.operator().await;
+    invalid(&operator, "changes", 0).await;
+
+    scene.system.say("usde-config", "changes", broken.clone()).await;
+    let wrong = "key \"monovertex\", line 2: path \"spec.vertices.source.kafka\" is a field of Pipeline";
+    scene.system.event("ConfigMap", "changes", &["ConfigInvalid", wrong, "or else what is built in"]).await;
+    invalid(&operator, "changes", 1).await;
+    scene.system.say("usde-config", "more", json!({"pipeline": ""})).await;
+    scene.system.event("ConfigMap", "more", &["ConfigInvalid", "/changes has the label usde-config too"]).await;
+    invalid(&operator, "changes", 2).await;
+    scene.system.delete::<ConfigMap>("changes").await;
+    invalid(&operator, "changes", 0).await;
+    let events = scene.team.all::<Event>().await;
+    assert!(events.iter().all(|e| e.reason.as_deref() != Some("ConfigInvalid")), "{events:?}");
 }
