@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::changes::{Difference, Kind, Lists, Rule, Rulebook, Rules, Written, parse};
+use serde_json::json;
+
+use crate::changes::{Change, Difference, Kind, List, Lists, Rule, Rulebook, Rules, Written, classify, parse};
 
 fn written(entries: &[(&str, &str)]) -> Written {
     let data: BTreeMap<_, _> = entries.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect();
@@ -142,6 +144,31 @@ fn whatever_is_wrong_is_told_with_key_and_line() {
     assert_eq!(told(&written(&[("pipeline", "a: 1\nrecreate:\n- b\n- {path: c}\n"), ("x", "")])).len(), 4);
 }
 
+/// As Numaplane's own is written, with its slips.
+#[test]
+fn a_config_map_of_numaplane_does_what_it_was_meant_to() {
+    let read = written(&[
+        (
+            "pipeline",
+            "dataLoss:\n- path: spec.edges.from\n- path: spec.vertices.source.udsource.container.envfrom\n  \
+             includeSubfields: true\nrecreate:\n- path: spec.interStepBufferServiceName\n",
+        ),
+        ("interstepbufferservice", "recreate:\n- path: spec\n- path: spec.redis.native.replicas\n"),
+        ("monovertex", "progressive:\n- path: spec.sink.udsink.container.env\n"),
+        ("numaflowcontroller", "dataLoss:\n- path: spec\n  includeSubfields: true\n"),
+    ]);
+    assert_eq!(told(&read), Vec::<String>::new());
+    let rules = Rules::built_in(Kind::Pipeline).with(read.kinds[&Kind::Pipeline].as_ref().unwrap());
+    let spec = |name: &str, to: &str| {
+        let container = json!({"envFrom": [{"configMapRef": {"name": name}}]});
+        let vertices = json!([{"name": "in", "source": {"udsource": {"container": container}}}]);
+        json!({"vertices": vertices, "edges": [{"from": "in", "to": to}]})
+    };
+    for (old, new) in [(spec("a", "out"), spec("b", "out")), (spec("a", "out"), spec("a", "other"))] {
+        assert!(matches!(classify(&old, &new, &rules), Change::Pause(_)), "{old} {new}");
+    }
+}
+
 /// What needs a new object in a pipeline and in a MonoVertex.
 fn marks(book: &Rulebook) -> (String, String) {
     let mark = |kind| {
@@ -218,4 +245,70 @@ fn of_several_the_first_by_name_counts_and_the_others_are_told() {
     let difference = book.set("ns", "a", "3", &written(&[("pipeline", BROKEN)]));
     assert!(difference.notices[0].text.ends_with("(nothing of it is in use)"), "{difference:?}");
     assert_eq!((marks(&book), book.invalid()), (is("spec.b", "spec.b"), 1));
+}
+
+#[test]
+fn the_example_says_what_it_says_and_is_the_one_in_the_docs() {
+    let (example, docs) =
+        (include_str!("../../../examples/changes.yaml"), include_str!("../../../docs/configuration.md"));
+    let map: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(example).unwrap();
+    assert_eq!(
+        map.metadata.labels.unwrap_or_default().get(crate::api::LABEL_CONFIG).unwrap(),
+        crate::api::CONFIG_CHANGES
+    );
+    let read = parse(&map.data.unwrap_or_default());
+    assert_eq!(told(&read), Vec::<String>::new());
+    let kinds: Vec<Kind> = read.kinds.keys().copied().collect();
+    assert_eq!(kinds, [Kind::InterStepBufferService, Kind::MonoVertex]);
+    let indented: String =
+        example.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }).collect();
+    assert!(docs.contains(&indented), "docs/configuration.md shows another one");
+}
+
+/// The rows of a table in the docs: paths, and the list they are in.
+fn in_docs(heading: &str) -> Vec<(String, String)> {
+    let docs = include_str!("../../../docs/configuration.md");
+    let section = docs.split(heading).nth(1).unwrap().split("\n#").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `spec."));
+    rows.map(|row| {
+        let mut cells = row.split('|');
+        let (path, list) = (cells.next().unwrap(), cells.next().unwrap());
+        (format!("`spec.{path}"), list.trim().to_owned())
+    })
+    .collect()
+}
+
+#[test]
+fn the_docs_have_every_path_that_is_built_in() {
+    for (kind, heading) in [
+        (Kind::Pipeline, "#### Pipeline"),
+        (Kind::MonoVertex, "#### MonoVertex"),
+        (Kind::InterStepBufferService, "#### InterStepBufferService"),
+    ] {
+        let rows = in_docs(heading);
+        for list in List::ALL {
+            for rule in Rules::built_in(kind).list(list) {
+                let said = rows.iter().any(|(cell, of)| of == list.key() && covers(cell, &rule.path));
+                assert!(said, "{kind}: {} is not in the docs as {}", rule.path, list.key());
+            }
+        }
+    }
+}
+
+/// Whether one of the paths in a cell, like `` `spec.a.{b, c}`, `spec.d` ``, is this one.
+fn covers(cell: &str, path: &str) -> bool {
+    let cell = cell.replace(".C`", ".{image, command, args, env, envFrom, volumeMounts}`");
+    cell.split('`').skip(1).step_by(2).any(|written| {
+        let mut all = vec![String::new()];
+        let mut rest = written;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (choices, after) = after.split_once('}').unwrap();
+            all = all
+                .iter()
+                .flat_map(|start| choices.split(',').map(move |one| format!("{start}{before}{}", one.trim())))
+                .collect();
+            rest = after;
+        }
+        all.iter().any(|start| format!("{start}{rest}") == path)
+    })
 }
