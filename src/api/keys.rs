@@ -17,8 +17,6 @@ pub const CONFIG_DEFINITIONS: &str = "numaflow-controller-definitions";
 pub const CONFIG_CHANGES: &str = "usde-config";
 /// Value of [`LABEL_CONFIG`] on ConfigMaps that hold what the rollouts of their namespace fall back to.
 pub const CONFIG_NAMESPACE: &str = "namespace-level-config";
-/// Value of [`LABEL_CONFIG`] on the ConfigMap, in the operator's namespace, that says which changes need what.
-pub const CONFIG_CHANGES: &str = "usde-config";
 /// Label on children: what the child renders, see [`UpgradeState`].
 pub const LABEL_UPGRADE_STATE: &str = "numaplane.numaproj.io/upgrade-state";
 /// Label on children and revisions: the rollout they belong to (see [`label_value`]).

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy},
-    changes::{self, Change},
+    changes::{self, Change, Field},
     numaflow::{LivePipeline, covers},
     plan::{Step, Version},
 };
@@ -66,12 +66,12 @@ impl Turn<'_> {
             return Pending::Recreate(vec![format!("metadata.annotations[{ANNOTATION_INSTANCE}]")]);
         }
         let old = child.ownership.ours.as_ref().unwrap_or(&child.spec);
-        match changes::classify(PIPELINE, old, &desired.spec, &self.s.rules) {
+        match changes::classify(old, &desired.spec, &self.s.rules) {
             Change::None => Pending::Direct(vec!["metadata".to_owned()]),
-            Change::Direct(paths) => Pending::Direct(paths),
-            Change::Pause(paths) if self.s.strategy == Strategy::NoStrategy => Pending::Direct(paths),
-            Change::Pause(paths) => Pending::Pause(paths),
-            Change::Recreate(paths) => Pending::Recreate(paths),
+            Change::Direct(fields) => Pending::Direct(paths(&fields)),
+            Change::Pause(fields) if self.s.strategy == Strategy::NoStrategy => Pending::Direct(paths(&fields)),
+            Change::Pause(fields) => Pending::Pause(paths(&fields)),
+            Change::Recreate(fields) => Pending::Recreate(paths(&fields)),
         }
     }
 
@@ -175,6 +175,10 @@ impl Turn<'_> {
             pause.own_since = None;
         }
     }
+}
+
+fn paths(fields: &[Field]) -> Vec<String> {
+    fields.iter().map(|field| field.path.clone()).collect()
 }
 
 /// Reason of the record of a change that was applied without a pause.

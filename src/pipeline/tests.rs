@@ -8,5 +8,5 @@ mod traps;
 
 /// Rules as they are built in.
 fn rules() -> std::sync::Arc<crate::changes::Rules> {
-    std::sync::Arc::default()
+    std::sync::Arc::new(crate::changes::Rules::built_in(crate::changes::Kind::Pipeline))
 }
