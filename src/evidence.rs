@@ -1,6 +1,6 @@
 //! What was read of a lease and of pods at the moment when it mattered: nobody watches them. Pure.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
-use crate::{definitions::Leader, live::ObjectId, words::list};
+use crate::{definitions::Leader, live::ObjectId, numaflow::IsbEvidence, words::list};
 
 /// What is to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,8 @@ pub struct Look {
     pub workloads: Vec<(ObjectId, String)>,
     /// Whether the events of pods that are not ready are wanted too.
     pub events: bool,
+    /// Names of ISB services.
+    pub isb: Vec<String>,
 }
 
 /// What was found.
@@ -31,6 +33,8 @@ pub struct Evidence {
     pub lease: Option<LeaseSeen>,
     /// Pods of the workloads.
     pub pods: Vec<PodSeen>,
+    /// The ISB services, by name; one that is not there is left out.
+    pub isb: BTreeMap<String, IsbEvidence>,
     /// What could not be read, in the server's words: that is no answer, and never a yes.
     pub unreadable: Option<String>,
 }
@@ -101,7 +105,8 @@ impl LeaseSeen {
     }
 
     /// Whether it is certain, whatever the clocks of the nodes say, that it has run out.
-    fn has_run_out(&self, now: Timestamp) -> bool {
+    #[must_use]
+    pub fn has_run_out(&self, now: Timestamp) -> bool {
         let patience = SignedDuration::from_secs(self.seconds.saturating_add(CLOCKS));
         self.renewed.is_some_and(|renewed| now.duration_since(renewed) > patience)
     }
@@ -316,7 +321,7 @@ mod tests {
                 seconds: 15,
             }),
             pods: pods.iter().filter_map(|name| PodSeen::of(&pod(name, &json!({})), &deployment())).collect(),
-            unreadable: None,
+            ..Evidence::default()
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{GROUP, LABEL_TRACKING, VERSION, mark_of_isolated, short_hash},
-    definitions::{Leader, Rendered, cluster_scoped},
+    definitions::{Leader, Rendered, cluster_scoped, isbsvc_settings},
     live::{ANNOTATION_APPLIED, ObjectId},
 };
 
@@ -20,6 +20,8 @@ pub struct Manifest {
     pub hash: String,
     /// The lease that its controller takes; `None` where it elects no leader.
     pub leader: Option<Leader>,
+    /// What its controller is told about ISB services: `isbsvc` in its configuration; `None` where that cannot be read.
+    pub isbsvc: Option<Value>,
 }
 
 /// Which part of the cluster an object belongs to.
@@ -67,6 +69,7 @@ impl Manifest {
     }
 
     fn of(rendered: Rendered, leader: Option<Leader>, part: &Part) -> Self {
+        let isbsvc = isbsvc_settings(&rendered.objects);
         let objects = rendered
             .objects
             .into_iter()
@@ -81,7 +84,7 @@ impl Manifest {
                 })
             })
             .collect();
-        Self { objects, hash: rendered.hash, leader }
+        Self { objects, hash: rendered.hash, leader, isbsvc }
     }
 
     /// The workloads, with the label selector of their pods as the API takes it.

@@ -20,6 +20,7 @@ use crate::{
     definitions::lease_of_instance,
     evidence::{Evidence, LeaseSeen, Look, PodSeen},
     kinds::{self, NUMAFLOW},
+    numaflow::IsbEvidence,
     rollout::snapshot::{Dependant, Dependants},
 };
 
@@ -48,6 +49,11 @@ impl Cluster {
             let list = limited(api.list(&ListParams::default().labels(selector).limit(PODS))).await?;
             evidence.pods.extend(list.items.iter().filter_map(|pod| PodSeen::of(pod, workload)));
         }
+        for name in &look.isb {
+            if let Some(seen) = self.isb(namespace, name).await? {
+                evidence.isb.insert(name.clone(), seen);
+            }
+        }
         if look.events {
             let troubled = evidence.pods.iter_mut().filter(|p| !p.deleting && !p.trouble.is_empty());
             for pod in troubled.take(TOLD) {
@@ -56,6 +62,18 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// An ISB service and its StatefulSet; `None` where there is none of that name.
+    async fn isb(&self, namespace: &str, name: &str) -> Result<Option<IsbEvidence>, kube::Error> {
+        let Some(resource) = kinds::numaflow("InterStepBufferService") else { return Ok(None) };
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let Some(service) = limited(api.get_opt(name)).await? else { return Ok(None) };
+        let Some(kind) = kinds::usual("apps", "StatefulSet") else { return Ok(None) };
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &kind.resource);
+        let set = limited(api.get_opt(&format!("isbsvc-{name}-js"))).await?;
+        let set = set.as_ref().map(|set| (&set.metadata, &set.data));
+        Ok(Some(IsbEvidence::read(&service.metadata, &service.data, set)))
     }
 
     /// The last event about a pod that warns.

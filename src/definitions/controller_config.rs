@@ -34,6 +34,23 @@ pub(super) fn config_map<'o>(objects: &'o [Object], name: &str) -> Option<&'o Ob
 
 /// All such values in ConfigMaps among `objects`, in the order of the workloads that use them.
 pub(super) fn instance_settings(objects: &[Object]) -> Vec<InstanceSetting<'_>> {
+    let found = values(objects).into_iter().filter_map(|(workload, config_map, key, value)| {
+        let instance = top_level(value, "instance")?;
+        Some(InstanceSetting { workload, config_map: &config_map.key, key, instance })
+    });
+    found.collect()
+}
+
+/// What the controllers among `objects` are told about ISB services: `isbsvc` at the top level of a value in a ConfigMap
+/// that pods use. `None` where nothing is said, or different things are.
+pub(crate) fn isbsvc(objects: &[Object]) -> Option<Value> {
+    let mut said = values(objects).into_iter().filter_map(|(.., value)| top_level(value, "isbsvc"));
+    let first = said.next()?;
+    said.all(|other| other == first).then_some(first)
+}
+
+/// Values in ConfigMaps that pods use: workload, ConfigMap, key, value.
+fn values(objects: &[Object]) -> Vec<(&Object, &Object, &str, &str)> {
     let mut found = Vec::new();
     for workload in workloads(objects) {
         let mut names: Vec<String> = Vec::new();
@@ -44,21 +61,18 @@ pub(super) fn instance_settings(objects: &[Object]) -> Vec<InstanceSetting<'_>> 
         }
         for config_map in names.iter().filter_map(|name| config_map(objects, name)) {
             let data = config_map.body.get("data").and_then(Value::as_object);
-            for (key, value) in data.into_iter().flatten() {
-                if let Some(instance) = value.as_str().and_then(instance) {
-                    found.push(InstanceSetting { workload, config_map: &config_map.key, key, instance });
-                }
-            }
+            let texts = data.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+            found.extend(texts.map(|(key, value)| (workload, config_map, key, value)));
         }
     }
     found
 }
 
-/// The key `instance` at the top level of `text`, if it is YAML that has one.
-fn instance(text: &str) -> Option<Value> {
+/// A key at the top level of `text`, if it is YAML that has it.
+fn top_level(text: &str, key: &str) -> Option<Value> {
     // Most values are a word; reading them all as YAML is not needed.
-    if !text.contains("instance") {
+    if !text.contains(key) {
         return None;
     }
-    yaml::parse(text).ok()?.as_object_mut()?.remove("instance")
+    yaml::parse(text).ok()?.as_object_mut()?.remove(key)
 }

@@ -32,6 +32,7 @@ mod versions;
 pub(crate) mod yaml;
 
 pub use catalogue::{Catalogue, Counts, Lookup};
+pub(crate) use controller_config::isbsvc as isbsvc_settings;
 pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
 pub use isolate::{Footprint, NotIsolated, isolate};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};

@@ -1,9 +1,11 @@
 //! What is known of Numaflow's kinds: how to read them, and what their states mean. Pure.
 
+mod isb;
 mod ownership;
 mod pipeline;
 mod plane;
 
+pub use isb::{IsbEvidence, StatefulSetSeen};
 pub use ownership::{Ownership, covers};
 pub use pipeline::{LivePipeline, Wedged};
 pub use plane::{DataPlane, VertexPod, VertexSeen, budget};

@@ -77,7 +77,7 @@ impl Turn<'_> {
         }
         let workloads = manifest.pod_selectors().filter(|(id, _)| leader.is_of(id));
         let workloads = workloads.map(|(id, selector)| (id.clone(), selector)).collect();
-        let look = Look { lease, workloads, events: false };
+        let look = Look { lease, workloads, ..Look::default() };
         match self.s.learned.looks.get(&look).map(|seen| seen.leads(leader, &upgrade.holder_before, self.now)) {
             None => Err(Step::Look(look)),
             Some(Leads::Yes(lease)) => Ok(Health::Good(Some(lease))),
@@ -114,9 +114,9 @@ impl Turn<'_> {
             |id: &ObjectId| standing.health.iter().any(|w| !w.healthy && w.kind == id.kind && w.name == id.name);
         let workloads = manifest.pod_selectors().filter(|(id, _)| unready(id));
         let look = Look {
-            lease: None,
             workloads: workloads.map(|(id, selector)| (id.clone(), selector)).collect(),
             events: self.is_late(upgrade),
+            ..Look::default()
         };
         let Some(seen) = self.s.learned.looks.get(&look) else { return Err(Step::Look(look)) };
         let troubles = seen.troubles();
