@@ -122,6 +122,8 @@ pub fn rollout(
         live: world.live(namespace),
         unwatched,
         dependants: world.dependants(namespace),
+        pipelines: Vec::new(),
+        isb_services: Vec::new(),
         learned: learned.clone(),
         children,
     }

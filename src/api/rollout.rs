@@ -38,8 +38,8 @@ pub struct NumaflowControllerRolloutSpec {
     /// to what is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<StrategySpec>,
-    /// Start no new attempt while true; the clocks of a version that proves itself stand still. What has reached production is
-    /// still finished or rolled back.
+    /// Start no new attempt while true; the clocks of a version that proves itself stand still, and pipelines that were asked to
+    /// pause run on. What has reached production is still finished or rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Revisions kept besides those in use, 3 unless set: the versions that can come back without their definition.
@@ -77,7 +77,7 @@ impl ControllerSpec {
 #[serde(rename_all = "camelCase")]
 pub struct StrategySpec {
     /// `progressive` (the new version proves itself beside the running one), `pause-and-drain` (and pipelines are
-    /// paused for the switch; not in this release) or `no-strategy` (switch at once). Fixed for an attempt when it starts.
+    /// paused for the switch) or `no-strategy` (switch at once). Fixed for an attempt when it starts.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self in ['progressive', 'pause-and-drain', 'no-strategy']")
@@ -86,7 +86,7 @@ pub struct StrategySpec {
     /// How long a version may take to become ready, and how long it must then stay so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assessment: Option<AssessmentSpec>,
-    /// How long pipelines may take to drain. Without effect in this release.
+    /// How long pipelines may take to drain before the switch, with strategy `pause-and-drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ppnd: Option<PpndSpec>,
     /// Do not wait for the new version to prove itself beside the running one. Honoured for one attempt: the one that runs
@@ -132,6 +132,18 @@ pub enum OnDrainTimeout {
     Proceed,
     /// Give up the attempt.
     Abort,
+}
+
+impl OnDrainTimeout {
+    /// Reads the text in a spec.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Proceed" => Some(Self::Proceed),
+            "Abort" => Some(Self::Abort),
+            _ => None,
+        }
+    }
 }
 
 /// How far things are, and what the last attempt came to.
@@ -323,6 +335,9 @@ pub struct Upgrade {
     /// How the drain stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainProgress>,
+    /// ISB services that were not healthy before pipelines were asked to pause: the version is not judged by them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub isb_unhealthy: Vec<String>,
     /// Objects that must be made anew because a field cannot be changed in place, as `Kind/name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recreate: Vec<String>,

@@ -16,6 +16,7 @@ use crate::{
     plan::{Event, Pin, Plan, Step},
     rollout::{
         decide::Turn,
+        enter::Prepared,
         report::Report,
         snapshot::{Target, Unresolved, elapsed},
         upkeep::taken,
@@ -79,12 +80,13 @@ impl Turn<'_> {
             }
         }
         let rolls = rolls(&standing);
-        let holder_before = match self.holder_before(&target.manifest) {
-            Holder::Known(holder) => holder,
+        let drains = self.drains(self.manner.strategy);
+        let (holder_before, isb_unhealthy) = match self.prepare(&target.manifest, &target.instance, drains) {
             // It is asked for when it matters.
-            _ if copy.is_some() => String::new(),
-            Holder::Look(step) => return Plan::of(vec![step]),
-            Holder::Unknown(words) => {
+            _ if copy.is_some() => Default::default(),
+            Prepared::Known { holder, isb } => (holder, isb),
+            Prepared::Look(step) => return Plan::of(vec![step]),
+            Prepared::Unknown(words) => {
                 self.fail(key, Stage::Resolve, AttemptResult::Blocked, "NoAnswer", &words);
                 self.again_after = Some(LOOK_AGAIN);
                 return self.keep(Report::blocked("NoAnswer", &words));
@@ -99,11 +101,7 @@ impl Turn<'_> {
         if self.wants_force_promote() {
             self.use_force_promote(&key.version);
         }
-        let (stage, from, to) = match copy {
-            Some(_) => (Stage::Verify, String::new(), String::new()),
-            None => (Stage::CutOver, self.holder().unwrap_or_default().to_owned(), name.clone()),
-        };
-        self.next.upgrade = Some(Upgrade {
+        let upgrade = Upgrade {
             name,
             version: key.version,
             instance_id: key.instance,
@@ -113,22 +111,21 @@ impl Turn<'_> {
             settings: Some(key.settings),
             retry: key.retry,
             strategy: self.manner.strategy.as_str().to_owned(),
-            stage: stage.as_str().to_owned(),
-            from,
-            to,
+            stage: Stage::Verify.as_str().to_owned(),
             started_at: Some(Time(self.now)),
             stage_started_at: Some(self.not_before_now()),
             recreate: self.s.learned.immutable.iter().map(ToString::to_string).collect(),
             verify_skipped: skipped,
             rolls,
             holder_before,
+            isb_unhealthy,
             ..Upgrade::default()
-        });
-        let report = match stage {
-            Stage::Verify => Report::verifying(&target.version, ""),
-            _ => Report::cutting_over(&target.version, ""),
         };
-        self.save(None, report)
+        if copy.is_none() {
+            return self.enter(upgrade, rolls, None);
+        }
+        self.next.upgrade = Some(upgrade);
+        self.save(None, Report::verifying(&target.version, ""))
     }
 
     /// What an attempt that starts now has to prove itself in.
@@ -217,6 +214,7 @@ impl Turn<'_> {
 
     /// Ends an attempt in status.
     pub(super) fn end(&mut self, upgrade: &Upgrade, result: AttemptResult, stage: &str, reason: &str, message: &str) {
+        self.end_drain(upgrade, message);
         self.next.upgrade = None;
         self.next.last_attempt = Some(LastAttempt {
             generation: upgrade.generation,

@@ -14,6 +14,7 @@ use crate::{
     controller::standing::Standing,
     plan::{Event, Plan, Step},
     rollout::{
+        alive::in_production,
         delete,
         report::Report,
         resolve::Manner,
@@ -97,7 +98,10 @@ impl<'a> Turn<'a> {
     }
 
     fn decide(mut self) -> Plan {
-        if let Some(step) = self.read_pin() {
+        if let Some(plan) = self.withdraw_stray() {
+            return plan;
+        }
+        if let Some(step) = self.read_pin().or_else(|| self.watch_controller()) {
             return Plan::of(vec![step]);
         }
         if let Some(adopted) = self.promoted_by_label() {
@@ -111,14 +115,21 @@ impl<'a> Turn<'a> {
             return self.save(None, Report::pending("Restarting", "the clock was set back; the stage counts from now"));
         }
         let stage = Stage::parse(&upgrade.stage);
+        if in_production(&upgrade.stage)
+            && let Some(text) = self.force()
+        {
+            // It is this attempt's, which has no drain to be ended any more.
+            self.use_force(text, "nothing: there was no drain to wait for");
+        }
         if stage != Some(Stage::Verify) && self.wants_force_promote() {
             // It is this attempt's, which has nothing to skip any more.
             self.use_force_promote(&upgrade.version);
         }
         match stage {
             Some(Stage::Verify) => self.verify(upgrade),
-            // Not of this operator's making; production has not been touched in these.
-            Some(Stage::Resolve | Stage::Drain) => {
+            Some(Stage::Drain) => self.drain(upgrade),
+            // Not of this operator's making; production has not been touched in it.
+            Some(Stage::Resolve) => {
                 self.next.upgrade = None;
                 self.save(None, Report::pending("Restarting", "starting the attempt afresh"))
             }
@@ -253,16 +264,17 @@ impl<'a> Turn<'a> {
             let (status, events) = (Box::new(self.next.clone()), std::mem::take(&mut self.events));
             steps.insert(0, Step::WriteStatus { status, events });
         }
-        Plan { steps, again_after: self.look_for_pods(self.again_after) }
+        Plan { steps, again_after: self.look_again_after(self.again_after) }
     }
 
-    /// Pods are not watched: while those of an isolated copy are waited for, they are looked for again and again.
-    pub(super) fn look_for_pods(&self, again_after: Option<Duration>) -> Option<Duration> {
-        let living = !self.s.learned.living_copies.is_empty();
-        if living { Some(again_after.unwrap_or(LOOK_FOR_PODS).min(LOOK_FOR_PODS)) } else { again_after }
+    /// Pods are not watched: while those of an isolated copy are waited for, they are looked for again and again. Nor does
+    /// anybody tell that a controller has been away for long enough.
+    pub(super) fn look_again_after(&self, again_after: Option<Duration>) -> Option<Duration> {
+        let pods = (!self.s.learned.living_copies.is_empty()).then_some(LOOK_FOR_PODS);
+        again_after.into_iter().chain(pods).chain(self.look_for_controller()).min()
     }
 
-    /// Whether the strategy of the attempt asks for a stage that is left out.
+    /// The strategy of an attempt.
     pub(super) fn strategy(upgrade: &Upgrade) -> Strategy {
         Strategy::parse(&upgrade.strategy).unwrap_or_default()
     }

@@ -17,7 +17,10 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Keeps the controller running while anything depends on it, then removes what is ours, then lets go.
 pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let s = turn.s;
-    if let Some(step) = turn.read_pin() {
+    if let Some(plan) = turn.withdraw_stray() {
+        return plan;
+    }
+    if let Some(step) = turn.read_pin().or_else(|| turn.watch_controller()) {
         return Plan::of(vec![step]);
     }
     let promoted = turn.stored.promoted.clone();
@@ -124,7 +127,7 @@ fn wait(mut turn: Turn<'_>, words: &str) -> Plan {
     turn.next.message = message;
     let left = turn.stored.upgrade.as_ref().map(|u| turn.manner.deadline.saturating_sub(turn.in_stage(u)));
     let again = left.filter(|left| !left.is_zero()).unwrap_or(LONGEST).min(LONGEST);
-    let mut plan = Plan { steps: Vec::new(), again_after: turn.look_for_pods(Some(again)) };
+    let mut plan = Plan { steps: Vec::new(), again_after: turn.look_again_after(Some(again)) };
     if turn.next != turn.stored {
         plan.steps.push(Step::WriteStatus { status: Box::new(turn.next), events: Vec::new() });
     }

@@ -125,13 +125,13 @@ impl Turn<'_> {
 
     /// Judges an attempt: ready before the deadline of the stage, then healthy for the whole window. A version that was
     /// healthy and then was not gets no new deadline: its window must have ended before. A window counts only while this
-    /// operator was there to look.
-    pub(super) fn verdict(&self, upgrade: &Upgrade, health: Health, window: Duration) -> Verdict {
+    /// operator was there to look. `pace` is the longest time until the next look while it is not healthy.
+    pub(super) fn verdict(&self, upgrade: &Upgrade, health: Health, window: Duration, pace: Duration) -> Verdict {
         let late = self.is_late(upgrade);
         let stored = upgrade.assessment.clone().unwrap_or_default();
         let since = stored.healthy_since.as_ref().filter(|t| t.0 >= self.s.watching_since);
         let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
-        let next_look = |at_most: Duration| at_most.min(self.manner.interval).max(SHORTEST);
+        let next_look = |at_most: Duration, pace: Duration| at_most.min(pace).max(SHORTEST);
         let told = |words: &str| {
             let (version, deadline) = (&upgrade.version, duration(self.manner.deadline));
             match stored.relapses {
@@ -168,7 +168,7 @@ impl Turn<'_> {
             }
             (Health::Good(_), Some(since)) => Verdict::Waiting(
                 in_window(since, window),
-                next_look(window.saturating_sub(elapsed(Some(since), self.now))),
+                next_look(window.saturating_sub(elapsed(Some(since), self.now)), self.manner.interval),
             ),
             (Health::Unknown(words), _) if late => Verdict::Unknown(words),
             (Health::Bad(words), _) if late => Verdict::Failed(told(&words)),
@@ -182,7 +182,7 @@ impl Turn<'_> {
                 };
                 Verdict::Changed(next, words)
             }
-            (Health::Bad(words) | Health::Unknown(words), _) => Verdict::Waiting(words, next_look(left)),
+            (Health::Bad(words) | Health::Unknown(words), _) => Verdict::Waiting(words, next_look(left, pace)),
         }
     }
 
@@ -200,6 +200,7 @@ impl Turn<'_> {
     }
 }
 
-fn in_window(since: &Time, window: Duration) -> String {
+/// The words for a window that has begun.
+pub(super) fn in_window(since: &Time, window: Duration) -> String {
     format!("healthy since {}; it has to stay so for {}", since.0.strftime("%H:%M:%S UTC"), duration(window))
 }

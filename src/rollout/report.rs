@@ -62,6 +62,11 @@ impl Report {
         Self::pending("Verify", &format!("version {version:?} proves itself beside the running one{waiting}"))
     }
 
+    /// Pipelines pause.
+    pub(super) fn draining(version: &str, waiting: &str) -> Self {
+        Self::pending("Drain", &format!("pipelines pause before version {version:?} is put in place: {waiting}"))
+    }
+
     /// Production changes hands.
     pub(super) fn cutting_over(version: &str, waiting: &str) -> Self {
         let waiting = if waiting.is_empty() { String::new() } else { format!(", waiting for {waiting}") };
@@ -142,7 +147,16 @@ impl Report {
                 set(ConditionType::ProgressiveUpgradeSucceeded, Some(done), reason, &last.message);
             }
         }
-        set(ConditionType::PausingPipelines, Some(false), "NoPause", "");
+        match turn.next.pause_request.as_ref().filter(|r| r.active) {
+            None => set(ConditionType::PausingPipelines, Some(false), "NoPause", ""),
+            Some(request) => {
+                let since =
+                    request.since.as_ref().map(|t| t.0.strftime("%H:%M:%S UTC").to_string()).unwrap_or_default();
+                let words =
+                    format!("pipelines are asked to pause since {since}, for NumaflowController/{}", request.attempt);
+                set(ConditionType::PausingPipelines, Some(true), "Pause", &words);
+            }
+        }
         let pending = self.phase == Phase::pending();
         let failed = self.phase == Phase::failed();
         if pending || self.retried {
@@ -200,8 +214,9 @@ fn skipped(turn: &Turn<'_>) -> Option<String> {
             used.version
         ));
     }
-    if Turn::strategy(upgrade) == Strategy::PauseAndDrain && turn.stored.promoted.is_some() {
-        words.push("without a pause: this release has no Drain stage yet".to_owned());
+    let ended = upgrade.drain.as_ref().map(|d| d.ended.as_str()).unwrap_or_default();
+    if !ended.is_empty() {
+        words.push(format!("without a whole drain: {ended}"));
     }
     (!words.is_empty()).then(|| words.join("; "))
 }

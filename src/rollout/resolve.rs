@@ -4,7 +4,7 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use crate::{
-    api::{ControllerSpec, NumaflowControllerRollout, RESERVED_INSTANCE_PREFIX, Strategy, Wait},
+    api::{ControllerSpec, NumaflowControllerRollout, OnDrainTimeout, RESERVED_INSTANCE_PREFIX, Strategy, Wait},
     definitions::{Definition, Lookup},
     manifest::Manifest,
     rollout::snapshot::{Revision, Target, Unresolved},
@@ -23,6 +23,10 @@ pub struct Manner {
     pub window: Duration,
     /// Time between two looks.
     pub interval: Duration,
+    /// Longest time for a drain; `None`: as long as each pipeline's own grace period.
+    pub drain_timeout: Option<Duration>,
+    /// What happens then.
+    pub on_drain_timeout: OnDrainTimeout,
 }
 
 impl Manner {
@@ -35,11 +39,17 @@ impl Manner {
         let wait = |get: fn(&crate::api::AssessmentSpec) -> Option<&Wait>, default: Duration| {
             assessment.and_then(get).and_then(|w| w.get().ok()).unwrap_or(default)
         };
+        let ppnd = spec.and_then(|s| s.ppnd.as_ref());
         Self {
             strategy: spec.and_then(|s| s.kind.as_deref()).and_then(Strategy::parse).unwrap_or(defaults.strategy),
             deadline: wait(|a| a.deadline.as_ref(), defaults.deadline),
             window: wait(|a| a.window.as_ref(), defaults.window),
             interval: wait(|a| a.interval.as_ref(), defaults.interval).max(Duration::from_millis(100)),
+            drain_timeout: ppnd.and_then(|p| p.drain_timeout.as_ref()).and_then(|w| w.get().ok()),
+            on_drain_timeout: ppnd
+                .and_then(|p| p.on_drain_timeout.as_deref())
+                .and_then(OnDrainTimeout::parse)
+                .unwrap_or_default(),
         }
     }
 }
@@ -193,7 +203,7 @@ fn check_spec(rollout: &NumaflowControllerRollout, field: &str) -> Result<(), Un
         }
     }
     if let Some(action) = &ppnd.on_drain_timeout
-        && !matches!(action.as_str(), "Proceed" | "Abort")
+        && OnDrainTimeout::parse(action).is_none()
     {
         return invalid(format!("spec.strategy.ppnd.onDrainTimeout: {action:?} is neither Proceed nor Abort"));
     }

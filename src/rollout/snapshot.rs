@@ -8,7 +8,10 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, Promoted, UpgradeState},
+    api::{
+        AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, PipelinePause, Promoted,
+        UpgradeState,
+    },
     definitions::Definition,
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -44,6 +47,10 @@ pub struct Snapshot {
     pub elsewhere: BTreeSet<ObjectId>,
     /// Pipelines, ISB services and MonoVertices in the namespace.
     pub dependants: Dependants,
+    /// Pipelines in the namespace, of any instance.
+    pub pipelines: Vec<PipelineSeen>,
+    /// ISB services in the namespace: (name, instance).
+    pub isb_services: Vec<(String, String)>,
     /// Since when this operator looks at what happens: of what was before it knows what is written down.
     pub watching_since: Timestamp,
     /// What this turn has learned from the server.
@@ -107,6 +114,25 @@ pub struct Revision {
     pub definition: Option<Arc<Definition>>,
     /// Secret that keeps the definition, if one does.
     pub secret: Option<String>,
+}
+
+/// A pipeline, as far as a drain is concerned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PipelineSeen {
+    /// Its name.
+    pub name: String,
+    /// Instance that manages it; empty for the one without a name.
+    pub instance: String,
+    /// The PipelineRollout that manages it: one that exists, can be decoded, and is not being deleted.
+    pub rollout: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// What its rollout answers to those who ask for a pause.
+    pub answers: Vec<PauseAnswer>,
+    /// The pause that is going on.
+    pub pausing: Option<PipelinePause>,
+    /// The grace period of its spec as it is now, in seconds.
+    pub grace: Option<i64>,
 }
 
 /// Numaflow objects whose finalizers or data need a controller.

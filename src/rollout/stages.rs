@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use crate::{
-    api::{AttemptResult, Promoted, Stage, Upgrade},
+    api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
+    manifest::Manifest,
     plan::{Event, Plan, Step},
     rollout::{
         attempt::rolls,
         decide::Turn,
-        judge::{Health, Verdict},
+        judge::{Health, Verdict, in_window},
+        pause::not_drained,
         report::Report,
+        snapshot::elapsed,
         upkeep::{HandOver, Teardown, taken},
     },
     words::duration,
@@ -18,6 +23,8 @@ use crate::{
 
 /// Time between two looks at a first version that did not come up.
 const STUCK: Duration = Duration::from_secs(30);
+/// Time between two looks while pipelines are paused.
+const WHILE_PAUSED: Duration = Duration::from_millis(250);
 
 impl Turn<'_> {
     /// Production changes hands: labels, then objects, then what is left over.
@@ -87,7 +94,7 @@ impl Turn<'_> {
             }
             return self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words);
         }
-        self.look_again(&upgrade);
+        self.look_again(&upgrade, self.manner.interval);
         let report = match self.s.learned.own_refusal() {
             Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
             None => Report::cutting_over(&upgrade.version, &waiting),
@@ -104,7 +111,7 @@ impl Turn<'_> {
         let entering = entering(&upgrade);
         match self.hand_over(&entering) {
             HandOver::Steps(steps) => return Plan::of(steps),
-            HandOver::Wait(words) => return self.judge(upgrade, None, Health::Bad(words)),
+            HandOver::Wait(words) => return self.judge(upgrade, None, Health::Bad(words), Duration::ZERO),
             HandOver::Done => {}
         }
         let manifest = match self.s.manifest(&entering.revision, &entering.instance_id) {
@@ -115,7 +122,7 @@ impl Turn<'_> {
                     None if self.stored.promoted.is_some() => {
                         self.start_roll_back(&upgrade, "RevisionUnusable", &words)
                     }
-                    None => self.judge(upgrade, None, Health::Bad(words)),
+                    None => self.judge(upgrade, None, Health::Bad(words), Duration::ZERO),
                 };
             }
         };
@@ -134,15 +141,24 @@ impl Turn<'_> {
             return Plan::of(steps);
         }
         let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
-        match self.health(&upgrade, &manifest, &standing, leader) {
-            Err(step) => Plan::of(vec![step]),
-            Ok(health) => self.judge(upgrade, Some(&standing), health),
-        }
+        let health = match self.health(&upgrade, &manifest, &standing, leader) {
+            Err(step) => return Plan::of(vec![step]),
+            Ok(Health::Good(lease)) => match self.isb_health(&upgrade, &manifest, &upgrade.instance_id) {
+                Err(step) => return Plan::of(vec![step]),
+                Ok(trouble) => trouble.unwrap_or(Health::Good(lease)),
+            },
+            Ok(health) => health,
+        };
+        let promoted = self.stored.promoted.as_ref();
+        let before = promoted.and_then(|p| self.s.manifest(&p.revision, &p.instance_id).ok());
+        let window = self.window(&upgrade, before.as_deref(), &manifest, &upgrade.instance_id);
+        self.judge(upgrade, Some(&standing), health, window)
     }
 
-    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, health: Health) -> Plan {
-        let window = if upgrade.verified { Duration::ZERO } else { self.manner.window };
-        match self.verdict(&upgrade, health, window) {
+    fn judge(mut self, mut upgrade: Upgrade, standing: Option<&Standing>, health: Health, window: Duration) -> Plan {
+        let window = if upgrade.verified { window } else { self.manner.window };
+        let pace = self.pace(&upgrade, standing);
+        match self.verdict(&upgrade, health, window, pace) {
             Verdict::Passed => self.promote(&upgrade, standing),
             Verdict::Failed(words) if self.stored.promoted.is_some() => {
                 self.start_roll_back(&upgrade, "DeadlineExceeded", &words)
@@ -152,8 +168,9 @@ impl Turn<'_> {
                 self.again_after = Some(self.manner.interval.max(STUCK));
                 self.stuck(upgrade, AttemptResult::Failed, "DeadlineExceeded", &words)
             }
-            // Nobody can tell: that is no reason to take it back, nor to trust it.
+            // Nobody can tell: that is no reason to take it back, nor to trust it. Pipelines do not wait for it any longer.
             Verdict::Unknown(words) => {
+                self.withdraw();
                 self.again_after = Some(self.manner.interval);
                 self.finish(Vec::new(), standing, Report::blocked("NoAnswer", &format!("waiting for {words}")))
             }
@@ -177,9 +194,11 @@ impl Turn<'_> {
 
     fn promote(mut self, upgrade: &Upgrade, standing: Option<&Standing>) -> Plan {
         self.next.promoted = Some(Promoted { name: upgrade.to.clone(), ..entering(upgrade) });
-        let how = match upgrade.verify_skipped.as_str() {
-            "" => String::new(),
-            why => format!("promoted without Verify: {why}"),
+        let how = match (upgrade.verify_skipped.as_str(), not_drained(upgrade)) {
+            ("", lost) if lost.is_empty() => String::new(),
+            ("", lost) => format!("promoted; {lost}"),
+            (why, lost) if lost.is_empty() => format!("promoted without Verify: {why}"),
+            (why, lost) => format!("promoted without Verify: {why}; {lost}"),
         };
         self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", &how);
         self.save(standing, Report::deployed(None))
@@ -198,6 +217,9 @@ impl Turn<'_> {
         let wants_promoted = self.s.desired.as_ref().is_ok_and(|t| self.is_promoted(t));
         let another_can_start = superseded && self.s.desired.is_ok() && !wants_promoted;
         let mut stuck = true;
+        let mut pace = self.manner.interval;
+        // What is good again, and has to stay so for a while.
+        let mut healthy = None;
         let waiting = match self.hand_over(&promoted) {
             HandOver::Steps(steps) => return Plan::of(steps),
             HandOver::Wait(words) => words,
@@ -214,10 +236,24 @@ impl Turn<'_> {
                     }
                     stuck = false;
                     let leader = manifest.leader.as_ref().filter(|_| upgrade.rolls);
-                    match self.health(upgrade, &manifest, &standing, leader) {
+                    let health = match self.health(upgrade, &manifest, &standing, leader) {
                         Err(step) => return Plan::of(vec![step]),
-                        Ok(Health::Good(_)) => return self.rolled_back(upgrade, &promoted, Some(&standing), ""),
-                        Ok(Health::Bad(words) | Health::Unknown(words)) => words,
+                        Ok(Health::Good(lease)) => match self.isb_health(upgrade, &manifest, &promoted.instance_id) {
+                            Err(step) => return Plan::of(vec![step]),
+                            Ok(trouble) => trouble.unwrap_or(Health::Good(lease)),
+                        },
+                        Ok(health) => health,
+                    };
+                    pace = self.pace(upgrade, Some(&standing));
+                    match health {
+                        Health::Good(_) => match self.rest_of_window(upgrade, &promoted, &manifest) {
+                            None => return self.rolled_back(upgrade, &promoted, Some(&standing), ""),
+                            Some((since, words)) => {
+                                healthy = Some(since);
+                                words
+                            }
+                        },
+                        Health::Bad(words) | Health::Unknown(words) => words,
                     }
                 }
             },
@@ -225,8 +261,25 @@ impl Turn<'_> {
         if late || (another_can_start && stuck) {
             return self.rolled_back(upgrade, &promoted, None, &waiting);
         }
-        self.look_again(upgrade);
+        self.look_again(upgrade, pace);
+        let assessment = Assessment { healthy_since: healthy, ..Assessment::default() };
+        let assessment = assessment.healthy_since.is_some().then_some(assessment);
+        self.next.upgrade = Some(Upgrade { assessment, ..upgrade.clone() });
         self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
+    }
+
+    /// Since when what came back is healthy, while it has to stay so for longer; `None` where that is over.
+    fn rest_of_window(&self, upgrade: &Upgrade, promoted: &Promoted, manifest: &Manifest) -> Option<(Time, String)> {
+        let attempted = self.s.manifest(&upgrade.revision, &upgrade.instance_id).ok();
+        let window = self.window(upgrade, attempted.as_deref(), manifest, &promoted.instance_id);
+        let known = upgrade.assessment.as_ref().and_then(|a| a.healthy_since.clone());
+        let known = known.filter(|t| t.0 >= self.s.watching_since);
+        if window.is_zero() || known.as_ref().is_some_and(|t| elapsed(Some(t), self.now) >= window) {
+            return None;
+        }
+        let since = known.unwrap_or_else(|| self.not_before_now());
+        let words = in_window(&since, window);
+        Some((since, words))
     }
 
     fn rolled_back(
@@ -241,6 +294,10 @@ impl Turn<'_> {
         let mut message = format!("{}; rolled back to version {:?}", upgrade.message, promoted.version);
         if !trouble.is_empty() {
             message = format!("{message}, which is not healthy either: {trouble}");
+        }
+        let lost = not_drained(upgrade);
+        if !lost.is_empty() {
+            message = format!("{message}; {lost}");
         }
         self.end(upgrade, result, &upgrade.failed_stage, &upgrade.reason, &message);
         let report = if superseded {
@@ -312,9 +369,15 @@ impl Turn<'_> {
     }
 
     /// What no watch tells is looked at in every interval, and again at the deadline.
-    fn look_again(&mut self, upgrade: &Upgrade) {
+    fn look_again(&mut self, upgrade: &Upgrade, pace: Duration) {
         let left = self.manner.deadline.saturating_sub(self.in_stage(upgrade));
-        self.again_after = Some(left.min(self.manner.interval).max(Duration::from_millis(100)));
+        self.again_after = Some(left.min(pace).max(Duration::from_millis(100)));
+    }
+
+    /// How often what no watch tells is looked at: often while pipelines are paused and nothing else is waited for.
+    fn pace(&self, upgrade: &Upgrade, standing: Option<&Standing>) -> Duration {
+        let quick = self.requested(&upgrade.name).is_some() && standing.is_some_and(Standing::healthy);
+        if quick { self.manner.interval.min(WHILE_PAUSED) } else { self.manner.interval }
     }
 }
 

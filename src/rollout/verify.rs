@@ -7,13 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{
-        Assessment, AttemptResult, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec, Stage, Upgrade,
+        Assessment, AttemptResult, LABEL_FORCE_PROMOTE, NumaflowController, NumaflowControllerSpec, Upgrade,
         UpgradeState, isolated_instance,
     },
     controller::standing::Standing,
     plan::{Event, Plan, Refusal, Step, Version},
     rollout::{
-        attempt::{Holder, rolls},
         decide::Turn,
         judge::{Health, Verdict},
         report::Report,
@@ -50,7 +49,7 @@ impl Turn<'_> {
         };
         let production = production.as_ref();
         if let Some(why) = self.forced(&upgrade) {
-            return self.enter_cut_over(Upgrade { verify_skipped: why, ..upgrade }, production);
+            return self.go_on(Upgrade { verify_skipped: why, ..upgrade }, production);
         }
         let (health, made) = match self.copy(&upgrade) {
             Copy::Steps(steps) => return Plan::of(steps),
@@ -73,9 +72,9 @@ impl Turn<'_> {
             self.next.upgrade = Some(next);
             return self.finish(tidy, production, report);
         }
-        match self.verdict(&upgrade, health, self.manner.window) {
-            Verdict::Passed => self.enter_cut_over(Upgrade { verified: true, ..upgrade }, production),
-            Verdict::Failed(words) => self.fail_verify(&upgrade, "DeadlineExceeded", &words, production),
+        match self.verdict(&upgrade, health, self.manner.window, self.manner.interval) {
+            Verdict::Passed => self.go_on(Upgrade { verified: true, ..upgrade }, production),
+            Verdict::Failed(words) => self.fail_untouched(&upgrade, "DeadlineExceeded", &words, production),
             Verdict::Changed(assessment, words) => {
                 self.record(Upgrade { assessment: Some(assessment), ..upgrade }, production, &words)
             }
@@ -97,7 +96,7 @@ impl Turn<'_> {
     }
 
     /// Removes what nothing needs, children of earlier attempts that are still going among it.
-    fn tidy_around(&self, upgrade: &Upgrade) -> Vec<Step> {
+    pub(super) fn tidy_around(&self, upgrade: &Upgrade) -> Vec<Step> {
         let promoted = self.stored.promoted.as_ref().map(|p| p.name.as_str()).unwrap_or_default();
         self.tidy(&[promoted, &upgrade.name])
     }
@@ -241,62 +240,30 @@ impl Turn<'_> {
 
     // ---- the end ------------------------------------------------------------------------------------------------
 
-    /// The version did not prove itself; production was not touched.
-    fn fail_verify(mut self, upgrade: &Upgrade, reason: &str, words: &str, production: Option<&Standing>) -> Plan {
+    /// The attempt is given up before production was touched: the version did not prove itself, or pipelines did not drain.
+    pub(super) fn fail_untouched(
+        mut self,
+        upgrade: &Upgrade,
+        reason: &str,
+        words: &str,
+        production: Option<&Standing>,
+    ) -> Plan {
         let running = self.stored.promoted.as_ref().map(|p| p.version.clone()).unwrap_or_default();
         let words = format!("{words}; version {running:?} runs on");
         let upgrade = Upgrade { generation: self.judged_generation(upgrade), ..upgrade.clone() };
-        self.end(&upgrade, AttemptResult::Failed, Stage::Verify.as_str(), reason, &words);
+        self.end(&upgrade, AttemptResult::Failed, &upgrade.stage, reason, &words);
         self.events.push(Event { warning: true, reason: "UpgradeFailed", note: words.clone() });
         self.save(production, Report::failed(reason, &words))
     }
 
     /// The child is lost; the next attempt makes another.
-    fn give_way(mut self, upgrade: &Upgrade, production: Option<&Standing>) -> Plan {
+    pub(super) fn give_way(mut self, upgrade: &Upgrade, production: Option<&Standing>) -> Plan {
         let words = format!(
             "NumaflowController/{} is being deleted, and a finalizer holds it; another child takes its place",
             upgrade.name
         );
-        self.end(upgrade, AttemptResult::Superseded, Stage::Verify.as_str(), "ChildDeleted", &words);
+        self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, "ChildDeleted", &words);
         self.save(production, Report::pending("Restarting", &words))
-    }
-
-    /// Production's turn.
-    fn enter_cut_over(mut self, upgrade: Upgrade, production: Option<&Standing>) -> Plan {
-        // Minutes have passed since this was looked at.
-        if let Some(in_use) = self.instance_in_use(&upgrade.instance_id) {
-            return self.fail_verify(&upgrade, in_use.reason, &in_use.message, production);
-        }
-        let manifest = match self.s.manifest(&upgrade.revision, &upgrade.instance_id) {
-            Ok(manifest) => manifest,
-            Err(words) => {
-                return match self.repin_attempt(&upgrade) {
-                    Some(step) => Plan::of(vec![step]),
-                    None => self.fail_verify(&upgrade, "RevisionUnusable", &words, production),
-                };
-            }
-        };
-        let holder_before = match self.holder_before(&manifest) {
-            Holder::Known(holder) => holder,
-            Holder::Look(step) => return Plan::of(vec![step]),
-            Holder::Unknown(words) => {
-                self.again_after = Some(self.manner.interval);
-                return self.finish(Vec::new(), production, Report::blocked("NoAnswer", &words));
-            }
-        };
-        let report = Report::cutting_over(&upgrade.version, "");
-        self.next.upgrade = Some(Upgrade {
-            stage: Stage::CutOver.as_str().to_owned(),
-            stage_started_at: Some(self.not_before_now()),
-            from: self.holder().unwrap_or_default().to_owned(),
-            to: upgrade.name.clone(),
-            assessment: None,
-            held_since: None,
-            rolls: rolls(&self.standing(&manifest)),
-            holder_before,
-            ..upgrade
-        });
-        self.save(production, report)
     }
 }
 

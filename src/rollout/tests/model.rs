@@ -286,7 +286,7 @@ impl Model {
             Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: Some(self.now), seconds: 15 })
         });
         let unreadable = (self.unreadable && look.lease.is_some()).then(|| "too many requests".to_owned());
-        Evidence { lease, pods, unreadable }
+        Evidence { lease, pods, unreadable, ..Evidence::default() }
     }
 
     pub fn snapshot(&self, learned: &Learned) -> Snapshot {
@@ -346,6 +346,8 @@ impl Model {
             unwatched: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             dependants: self.dependants.clone(),
+            pipelines: Vec::new(),
+            isb_services: Vec::new(),
             learned: learned.clone(),
         }
     }
@@ -574,6 +576,7 @@ impl Model {
                 learned.pruned.insert(id.clone());
             }
             Step::DeleteRevision { name, .. } => self.revisions.retain(|r| r.name != *name),
+            other => panic!("not a step of a rollout of controllers: {other:?}"),
         }
         Ok(())
     }
