@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     decide::{PIPELINE, Turn},
     desired::Desired,
-    steer::{Steering, Want},
+    steer::Want,
 };
 use crate::{
     api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy},
@@ -76,13 +76,7 @@ impl Turn<'_> {
     }
 
     /// Applies the difference where that is safe now: never while the pipeline is on its way into a pause.
-    pub(super) fn applying(
-        &mut self,
-        child: &LivePipeline,
-        pending: &Pending,
-        want: &Want,
-        steering: &Steering,
-    ) -> Applying {
+    pub(super) fn applying(&mut self, child: &LivePipeline, pending: &Pending, want: &Want) -> Applying {
         let Ok(desired) = self.desired.clone() else { return Applying::Done };
         if *pending == Pending::None {
             return Applying::Done;
@@ -92,13 +86,13 @@ impl Turn<'_> {
         }
         let settled = child.says_paused() && self.next.pause.as_ref().is_some_and(|p| p.settled_at.is_some());
         let running = !want.paused && !child.wants_paused();
+        // Numaflow does nothing with it before it is mended.
+        let stuck = child.phase == "Failed" && child.is_observed();
         let allowed = match pending {
             Pending::None | Pending::Unknown => false,
-            Pending::Drift | Pending::Direct(_) => settled || running,
+            Pending::Drift | Pending::Direct(_) => settled || running || stuck,
             Pending::Pause(_) | Pending::Recreate(_) => {
-                // Without a pause: where it could be resumed at once, that comes first.
-                settled
-                    || (want.bypass.is_some() && (running || want.paused || matches!(steering, Steering::Unsafe(_))))
+                settled || (want.bypass.is_some() && (running || stuck || want.late))
             }
         };
         if !allowed {
@@ -108,9 +102,7 @@ impl Turn<'_> {
             self.blocked(&desired);
             return Applying::Later;
         }
-        if let (Some(why), false, Some(paths)) = (&want.bypass, settled, pending.needs_pause())
-            && self.stored.last_pause.as_ref().is_none_or(|last| last.reason != without_pause(&desired))
-        {
+        if let (Some(why), false, Some(paths)) = (&want.bypass, settled, pending.needs_pause()) {
             self.record_without_pause(&desired, paths, why);
         }
         if let Pending::Recreate(_) = pending {

@@ -9,7 +9,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::{change::Applying, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering};
+use super::{
+    change::Applying,
+    delete,
+    desired::Desired,
+    report::Report,
+    snapshot::Snapshot,
+    steer::{Steering, Want},
+};
 use crate::{
     api::{
         ANNOTATION_RETRY, FINALIZER, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait,
@@ -117,6 +124,7 @@ impl<'a> Turn<'a> {
         self.next.failed_since =
             (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(Time(self.now)));
         if let Some(steps) = self.heal(child) {
+            self.answer(child, &Want::default());
             return self.finish(steps, Report::wedged(child));
         }
         let pending = self.pending(child);
@@ -126,7 +134,7 @@ impl<'a> Turn<'a> {
         }
         // A change goes in while the pipeline is paused, before it is resumed; one that cannot be applied holds up no resume.
         let steering = self.steer(child, &want);
-        let applying = self.applying(child, &pending, &want, &steering);
+        let applying = self.applying(child, &pending, &want);
         self.answer(child, &want);
         let report = self.report(child, &pending, &want, &steering, &applying);
         let mut steps = match (steering, applying) {

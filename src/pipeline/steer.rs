@@ -44,6 +44,8 @@ pub(super) struct Want {
     pub own: bool,
     /// Why such a change does not wait for one.
     pub bypass: Option<String>,
+    /// Whether the pipeline had all the time that there was.
+    pub late: bool,
     /// Why the pipeline is not paused for others.
     pub excused: Option<String>,
     /// Whether the time for draining is up.
@@ -90,6 +92,10 @@ impl Turn<'_> {
         let mut want = Want { excused: self.excused(child), ..Want::default() };
         if needed && let Some(desired) = &desired {
             want.bypass = self.bypass(child, desired, &want);
+            if want.bypass.is_none() {
+                want.bypass = self.cut_short(desired);
+                want.late = want.bypass.is_some();
+            }
             want.own = want.bypass.is_none() && self.may_attempt(desired);
             let begun = self.stored.pause.as_ref().is_some_and(|p| p.own_since.is_some());
             if want.own && !begun && self.s.unknown.is_empty() {
@@ -141,7 +147,7 @@ impl Turn<'_> {
         let own = if want.own { self.own_timeout() } else { None };
         let longest = counting.iter().filter_map(|r| r.timeout).chain(own).max();
         let seconds = longest.map(|t| i64::try_from(t.as_secs()).unwrap_or(i64::MAX));
-        users.or(seconds.map(|s| s.max(GRACE)))
+        users.or(seconds.filter(|s| *s > GRACE))
     }
 
     /// Whether a request holds for this pipeline.
@@ -250,22 +256,24 @@ impl Turn<'_> {
         if settled {
             return None;
         }
-        if let Some(why) = &want.excused {
-            return Some(why.clone());
-        }
         if self.is_gone(child) {
             return Some("ControllerUnavailable: no pod of its controller is available".to_owned());
         }
-        let timeout = self.own_timeout();
-        if timeout == Some(Duration::ZERO) {
+        if let Some(why) = &want.excused {
+            return Some(why.clone());
+        }
+        if self.own_timeout() == Some(Duration::ZERO) {
             return Some("spec.strategy.ppnd.drainTimeout is 0s".to_owned());
         }
-        self.cut_short(desired, timeout)
+        None
     }
 
     /// What becomes of a change whose time is up: given up, or applied once the pipeline had a last chance to pause.
-    fn cut_short(&mut self, desired: &Desired, timeout: Option<Duration>) -> Option<String> {
-        let (now, timeout) = (self.now, timeout?);
+    fn cut_short(&mut self, desired: &Desired) -> Option<String> {
+        let (now, timeout) = (self.now, self.own_timeout()?);
+        if self.stored.pause.as_ref()?.state == pausing::PAUSED {
+            return None;
+        }
         let since = self.stored.pause.as_ref()?.own_since.clone()?;
         let left = timeout.saturating_sub(elapsed(Some(&since), now));
         if !left.is_zero() {
@@ -308,18 +316,25 @@ impl Turn<'_> {
 
     /// Writes down that a change is applied without a pause.
     pub(super) fn record_without_pause(&mut self, desired: &Desired, paths: &[String], why: &str) {
-        let now = Some(Time(self.now));
-        self.events.push(Event {
-            warning: true,
-            reason: "NotDrained",
-            note: format!("a change of {} is applied without a pause: {why}", list(paths, 3)),
-        });
+        let (now, words) = (Some(Time(self.now)), format!("applied without a pause: {why}"));
+        let reason = without_pause(desired);
+        if self.stored.last_pause.as_ref().is_some_and(|last| last.reason == reason)
+            || self.stored.pause.as_ref().is_some_and(|pause| pause.not_drained == words)
+        {
+            return;
+        }
+        let note = format!("a change of {} is {words}", list(paths, 3));
+        self.events.push(Event { warning: true, reason: "NotDrained", note });
+        if let Some(pause) = self.next.pause.as_mut() {
+            (pause.drained, pause.not_drained) = (Some(false), words);
+            return;
+        }
         self.next.last_pause = Some(PipelinePause {
-            reason: without_pause(desired),
+            reason,
             asked_by: vec![format!("PipelineRollout/{}", self.name())],
-            since: self.stored.pause.as_ref().and_then(|p| p.own_since.clone()).or_else(|| now.clone()),
+            since: now.clone(),
             drained: Some(false),
-            not_drained: format!("applied without a pause: {why}"),
+            not_drained: words,
             ended_at: now,
             ..PipelinePause::default()
         });
@@ -396,7 +411,11 @@ impl Turn<'_> {
     /// The pause is wanted and asked for: is it settled?
     fn pausing(&mut self, child: &LivePipeline, want: &Want) -> Steering {
         let Some(mut pause) = self.next.pause.clone() else { return Steering::Settled };
+        let strays = has_other_grace(child, want.grace);
         if pause.state == pausing::PAUSED {
+            if strays && want.asked_by.iter().all(|by| by == BY_SPEC) && child.is_observed() {
+                return self.change(child, grace_patch(want.grace), "grace period as its spec has it");
+            }
             // It may fail while its ISB service is changed; it is paused for all that.
             return if child.is_observed() { Steering::Settled } else { Steering::Waiting(vec![self.to_look(child)]) };
         }
@@ -412,9 +431,8 @@ impl Turn<'_> {
             self.look_again(&pause);
             return Steering::Waiting(waiting);
         }
-        if child.grace() != want.grace && (want.grace.is_some() || child.grace() != Some(GRACE)) {
-            let grace = json!({"spec": {"lifecycle": {"pauseGracePeriodSeconds": want.grace}}});
-            return self.change(child, grace, "grace period of its pause");
+        if strays {
+            return self.change(child, grace_patch(want.grace), "grace period of its pause");
         }
         let grace = want.grace.unwrap_or(GRACE);
         let patience = budget(grace, self.s.pipelines);
@@ -512,17 +530,18 @@ impl Turn<'_> {
                 })
             })
             .collect();
-        // Said once: whoever scales it to nothing afterwards means it.
+        if !steps.is_empty() && self.s.learned.steering_refusal().is_none() {
+            return Steering::Steps(steps);
+        }
+        // Done once: whoever scales it to nothing afterwards means it.
         self.ended(pause);
-        if steps.is_empty() || self.refusal().is_some() { Steering::Settled } else { Steering::Steps(steps) }
+        Steering::Settled
     }
 
     /// Nothing of ours is left on a pipeline that runs.
     fn at_rest(&mut self, child: &LivePipeline, want: &Want) -> Steering {
-        let left = child.grace() != want.grace && !(want.grace.is_none() && child.grace() == Some(GRACE));
-        if left && self.desired.is_ok() {
-            let grace = json!({"spec": {"lifecycle": {"pauseGracePeriodSeconds": want.grace}}});
-            return self.change(child, grace, "grace period as its spec has it");
+        if has_other_grace(child, want.grace) && self.desired.is_ok() {
+            return self.change(child, grace_patch(want.grace), "grace period as its spec has it");
         }
         Steering::Settled
     }
@@ -566,7 +585,7 @@ impl Turn<'_> {
         let users = self.desired.as_ref().ok().and_then(|d| d.phase.clone());
         let phase = if paused { json!("Paused") } else { users.map_or(Value::Null, |p| json!(p)) };
         let mut patch = json!({"spec": {"lifecycle": {"desiredPhase": phase}}});
-        if child.grace() != want.grace && (want.grace.is_some() || child.grace() != Some(GRACE)) {
+        if has_other_grace(child, want.grace) {
             patch["spec"]["lifecycle"]["pauseGracePeriodSeconds"] = json!(want.grace);
         }
         if !paused && let Some(manner) = self.manner_of_resume() {
@@ -647,6 +666,16 @@ impl Turn<'_> {
 
 /// Who asks for a pause that the user's spec asks for.
 pub(super) const BY_SPEC: &str = "spec";
+
+/// Whether a pipeline has another grace period than it should; where nobody says one, a server that fills in Numaflow's own is
+/// as good.
+fn has_other_grace(child: &LivePipeline, wanted: Option<i64>) -> bool {
+    child.grace() != wanted && (wanted.is_some() || child.grace() != Some(GRACE))
+}
+
+fn grace_patch(grace: Option<i64>) -> Value {
+    json!({"spec": {"lifecycle": {"pauseGracePeriodSeconds": grace}}})
+}
 
 /// What a request is remembered by.
 fn key_of(request: &Request) -> String {

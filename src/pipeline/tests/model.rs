@@ -296,6 +296,7 @@ impl Model {
             Step::PatchNumaflow { kind: "Vertex", object, patch, .. } => {
                 let vertex = self.vertices.iter_mut().find(|v| v.object == object.name).unwrap();
                 vertex.replicas = patch["spec"]["replicas"].as_i64();
+                self.learned.planes.clear();
             }
             Step::PatchNumaflow { patch, .. } => self.patch(patch),
             Step::DeleteNumaflow { .. } => {
@@ -327,8 +328,12 @@ impl Model {
             let changed = without_lifecycle(&child.spec) != without_lifecycle(&body["spec"]);
             // Changed vertices are told to pause at once while a pause is on its way, and never see what is left.
             let pausing = child.wants_paused() && !(child.says_paused() && self.pods.is_empty());
-            assert!(!(changed && pausing && child.phase != "Failed" && !self.numaflow.never_pauses),
-                "changed during the pause: {child:?}");
+            let late = self.status().pause.is_some_and(|p| p.not_drained.contains("did not pause within"));
+            assert!(
+                !(changed && pausing && child.phase != "Failed" && !late),
+                "changed during the pause: {} {child:?}",
+                self.status().message
+            );
             self.writes.push("apply".into());
         }
         let child = self.child.as_mut().unwrap();
@@ -350,7 +355,8 @@ impl Model {
     fn patch(&mut self, patch: &Value) {
         let child = self.child.as_mut().expect("a pipeline");
         let before = child.wants_paused();
-        let mut all = json!({"metadata": {"labels": child.labels, "annotations": child.annotations}, "spec": *child.spec});
+        let mut all =
+            json!({"metadata": {"labels": child.labels, "annotations": child.annotations}, "spec": *child.spec});
         merge(&mut all, patch);
         let spec = all["spec"].clone();
         let after = spec["lifecycle"]["desiredPhase"] == "Paused";
@@ -358,7 +364,10 @@ impl Model {
             let settled = if after { child.says_running() } else { child.says_paused() };
             let wedged = child.looks_wedged().is_some();
             let unseen = self.gone && !child.is_observed();
-            assert!(settled || child.may_turn_back() || wedged || unseen, "a second change before the first was safe: {child:?}");
+            assert!(
+                settled || child.may_turn_back() || wedged || unseen,
+                "a second change before the first was safe: {child:?}"
+            );
         }
         self.writes.push(format!("patch {patch}"));
         if *child.spec != spec {
@@ -396,9 +405,14 @@ impl Model {
             child.message = words;
             return;
         }
-        let lifecycle = child.wants_paused() || matches!(child.phase.as_str(), "Paused" | "Pausing") || child.paused_at().is_some();
-        let names: Vec<String> =
-            child.spec["vertices"].as_array().into_iter().flatten().map(|v| v["name"].as_str().unwrap().to_owned()).collect();
+        let lifecycle =
+            child.wants_paused() || matches!(child.phase.as_str(), "Paused" | "Pausing") || child.paused_at().is_some();
+        let names: Vec<String> = child.spec["vertices"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|v| v["name"].as_str().unwrap().to_owned())
+            .collect();
         self.vertices.retain(|v| names.contains(&v.name));
         for name in &names {
             if !self.vertices.iter().any(|v| v.name == *name) {
@@ -431,11 +445,13 @@ impl Model {
             return;
         }
         if !child.wants_paused() && lifecycle && child.phase != "Running" {
-            if child.annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP).is_some() {
-                return;
-            }
             self.vertices.iter_mut().for_each(|v| v.paused = false);
             child.drained = false;
+            if child.annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP).is_some() {
+                // Written with the generation that was seen before.
+                child.phase = "Running".into();
+                return;
+            }
         }
         child.observed_generation = child.generation;
         if !child.wants_paused() {
@@ -443,7 +459,11 @@ impl Model {
         }
         let there: Vec<String> = self.pods.iter().map(|p| p.name.clone()).collect();
         let missing = self.vertices.iter().filter(|v| !v.paused && !there.contains(&v.name));
-        self.pods.extend(missing.map(|v| VertexPod { name: v.name.clone(), phase: "Running".into(), goes_at: None }).collect::<Vec<_>>());
+        self.pods.extend(
+            missing
+                .map(|v| VertexPod { name: v.name.clone(), phase: "Running".into(), goes_at: None })
+                .collect::<Vec<_>>(),
+        );
     }
 
     /// Times in status for stories that begin in the middle.

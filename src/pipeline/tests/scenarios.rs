@@ -35,7 +35,10 @@ fn a_change_that_could_lose_data_waits_until_the_pipeline_is_drained_and_then_it
     m.image("cat:2");
     m.settle();
     assert_eq!(m.phase(), "Pausing");
-    assert_eq!((m.status().phase.as_str(), m.status().upgrade_in_progress.as_str()), ("Pending", "PipelinePauseAndDrain"));
+    assert_eq!(
+        (m.status().phase.as_str(), m.status().upgrade_in_progress.as_str()),
+        ("Pending", "PipelinePauseAndDrain")
+    );
     assert!(m.status().message.contains("cat"), "{}", m.status().message);
     assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:1");
     m.numaflow.pending = false;
@@ -268,7 +271,10 @@ fn two_requesters_and_a_change_of_its_own_share_one_pause_in_any_order() {
     m.request(None);
     m.image("cat:2");
     m.settle();
-    assert_eq!((m.phase(), m.live().spec["vertices"][1]["udf"]["container"]["image"].as_str()), ("Paused", Some("cat:2")));
+    assert_eq!(
+        (m.phase(), m.live().spec["vertices"][1]["udf"]["container"]["image"].as_str()),
+        ("Paused", Some("cat:2"))
+    );
     let mut second = m.requests[0].clone();
     second.by = "ISBServiceRollout/default".into();
     second.scope = crate::pipeline::snapshot::Scope::Isb("default".into());

@@ -4,10 +4,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::model::Model;
-use crate::{
-    api::ANNOTATION_PAUSE_TIMESTAMP,
-    numaflow::VertexPod,
-};
+use crate::{api::ANNOTATION_PAUSE_TIMESTAMP, numaflow::VertexPod};
 
 #[test]
 fn paused_is_not_believed_before_the_vertices_are_told_and_their_pods_are_gone() {
@@ -113,7 +110,12 @@ fn one_that_says_paused_with_its_vertices_running_is_not_believed_and_is_paused_
     assert_eq!(m.answer().0, "Pausing");
     m.settle();
     m.settle();
-    assert_eq!((m.phase(), m.answer().0.as_str(), m.answer().1), ("Paused", "Paused", Some(true)), "{}", m.status().message);
+    assert_eq!(
+        (m.phase(), m.answer().0.as_str(), m.answer().1),
+        ("Paused", "Paused", Some(true)),
+        "{}",
+        m.status().message
+    );
     assert!(m.live().paused_at().is_some());
     m.requests.clear();
     m.settle();
@@ -187,6 +189,7 @@ fn one_that_fails_after_it_was_paused_counts_as_paused_and_is_nudged_when_its_is
     m.numaflow.fails = Some("isbsvc not healthy".into());
     m.isb_healthy = false;
     m.numaflow();
+    m.turn();
     m.pass_time(100);
     m.settle();
     assert_eq!((m.phase(), m.answer().0.as_str()), ("Failed", "Paused"));
@@ -235,7 +238,7 @@ fn what_a_dead_controller_has_not_seen_is_taken_back_and_a_change_does_not_wait_
     m.image("cat:2");
     m.settle();
     assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
-    assert!(m.status().last_pause.unwrap().not_drained.contains("ControllerUnavailable"));
+    assert!(m.status().pause.unwrap().not_drained.contains("ControllerUnavailable"));
     m.request(None);
     m.turn();
     assert_eq!(m.answer().0, "Excused");
