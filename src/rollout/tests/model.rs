@@ -504,6 +504,11 @@ impl Model {
                 self.rollout.status = Some(serde_json::from_value(stored).unwrap());
             }
             Step::ReadPin { .. } => {}
+            Step::WritePipelineStatus { .. }
+            | Step::ApplyNumaflow { .. }
+            | Step::PatchNumaflow { .. }
+            | Step::DeleteNumaflow { .. }
+            | Step::LookAtPipeline { .. } => panic!("no step of a controller: {step:?}"),
             Step::AskDependants => {
                 let mut now = self.dependants.clone();
                 now.objects.extend(self.unseen.clone());
