@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 /// Namespace (empty for cluster-scoped objects) and name.
 pub type Key = (String, String);
@@ -25,6 +28,10 @@ struct Inner<T> {
     gone: VecDeque<(String, u64)>,
     /// Watches that have not listed yet.
     pending: BTreeSet<String>,
+    /// Watches that failed and have not been heard of since, with the time when they failed first.
+    lost: BTreeMap<String, Instant>,
+    /// Watches that were told that the kind is not served.
+    absent: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -70,6 +77,8 @@ pub struct Change<T> {
 
 /// How many uids of gone objects are remembered: far more than answers can be under way.
 const REMEMBERED: usize = 1024;
+/// Time without contact after which what is known may be old.
+const FRESH: Duration = Duration::from_secs(30);
 
 impl<T> Store<T> {
     /// An empty store that waits for these watches to list.
@@ -80,6 +89,8 @@ impl<T> Store<T> {
                 objects: BTreeMap::new(),
                 gone: VecDeque::new(),
                 pending: watches.into_iter().collect(),
+                lost: BTreeMap::new(),
+                absent: BTreeSet::new(),
             }),
         }
     }
@@ -137,9 +148,43 @@ impl<T> Store<T> {
         changes
     }
 
-    /// Says that a watch has listed, and that what it brought has been passed on. Returns whether it is the first time.
+    /// Says that a watch has listed, and that what it brought has been passed on. Returns whether more is known now than
+    /// the objects say: it is the first time, it was not served before, or nothing had been heard for long.
     pub fn listed(&self, watch: &str) -> bool {
-        self.lock().pending.remove(watch)
+        let heard = self.heard(watch);
+        let mut inner = self.lock();
+        let first = inner.pending.remove(watch);
+        inner.absent.remove(watch) || first || heard
+    }
+
+    /// Says that a watch was told that nobody serves the kind. Returns whether that is news.
+    pub fn absent(&self, watch: &str) -> bool {
+        let mut inner = self.lock();
+        inner.lost.remove(watch);
+        inner.pending.remove(watch);
+        inner.absent.insert(watch.to_owned())
+    }
+
+    /// Says that a watch brought something. Returns whether nothing had been heard for long.
+    pub fn heard(&self, watch: &str) -> bool {
+        self.lock().lost.remove(watch).is_some_and(|since| since.elapsed() > FRESH)
+    }
+
+    /// Says that a watch failed.
+    pub fn lost(&self, watch: &str) {
+        self.lock().lost.entry(watch.to_owned()).or_insert_with(Instant::now);
+    }
+
+    /// Whether what is known may be old, because a watch failed and has not been heard of for long.
+    #[must_use]
+    pub fn stale(&self) -> bool {
+        self.lock().lost.values().any(|since| since.elapsed() > FRESH)
+    }
+
+    /// Whether the server serves the kind, as far as is known.
+    #[must_use]
+    pub fn served(&self) -> bool {
+        self.lock().absent.is_empty()
     }
 
     /// Whether every watch has listed.
@@ -234,5 +279,35 @@ mod tests {
         store.listed("y");
         assert!(store.synced());
         assert!(store.get("y", "b").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_fails_for_long_makes_its_store_stale_until_it_is_heard_of() {
+        let store = Store::<u8>::new(["x".into(), "y".into()]);
+        store.listed("x");
+        store.lost("x");
+        tokio::time::advance(Duration::from_secs(20)).await;
+        store.lost("x");
+        assert!(!store.stale(), "for a moment that happens");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(store.stale(), "counted from the first failure");
+        store.listed("y");
+        assert!(store.stale(), "another watch says nothing about it");
+        assert!(store.listed("x"), "that is news");
+        assert!(!store.stale());
+        store.lost("x");
+        assert!(!store.heard("x"), "that is none");
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_counts_as_listed_and_fresh_and_its_coming_is_news() {
+        let store = Store::<u8>::new(["x".into()]);
+        store.lost("x");
+        assert!(store.absent("x"));
+        assert!(!store.absent("x"));
+        assert_eq!((store.synced(), store.served(), store.stale()), (true, false, false));
+        assert!(store.listed("x"));
+        assert!(store.served());
+        assert!(!store.listed("x"));
     }
 }

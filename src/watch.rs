@@ -24,27 +24,45 @@ pub struct Scope {
 
 /// First and longest wait after a watch failed. The longest bounds how late a kind that comes to be served is noticed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How long a watch that failed may be silent. One that works again says nothing until something happens, and one that
+/// hangs says as much: a fresh list tells them apart, before what is known counts as old.
+const SILENCE: Duration = Duration::from_secs(20);
 
-/// Follows objects for ever (until the task is dropped).
-pub async fn follow<K, T>(
+/// Follows objects for ever (until the task is dropped). `news` is called when more is known than the objects say: the first
+/// list is in, the kind came to be served or ceased to be, or nothing had been heard for long.
+pub async fn follow<K, T, S>(
     scope: Scope,
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+    watch: impl Fn() -> S + Send,
     store: Arc<Store<T>>,
     read: impl Fn(&K) -> T + Send,
     changed: impl Fn(&Change<T>) + Send,
-    first_listed: impl Fn(&Scope) + Send,
+    news: impl Fn(&Scope) + Send,
 ) where
     K: Resource + Clone + Debug + Send + 'static,
+    S: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
-    let mut events = std::pin::pin!(events);
+    let mut events = Box::pin(watch());
     // Own wait, because kube's starts over with every event, and a watcher announces each list before it fails.
     let mut failures = 0u32;
     let mut list: Vec<(Key, Seen, T)> = Vec::new();
     let mut trouble = String::new();
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
+    // It failed while it watched: whether it works again is not known until it says something.
+    let mut unsure = false;
+    loop {
+        let next = if unsure {
+            let Ok(next) = tokio::time::timeout(SILENCE, events.next()).await else {
+                events = Box::pin(watch());
+                unsure = false;
+                continue;
+            };
+            next
+        } else {
+            events.next().await
+        };
+        let event = match next {
+            None => return,
+            Some(Ok(event)) => event,
+            Some(Err(error)) => {
                 let absent = is_absent(&error);
                 let words = error.to_string();
                 if words != trouble {
@@ -60,33 +78,42 @@ pub async fn follow<K, T>(
                     for change in store.replace(scope.namespace.as_deref(), Vec::new()) {
                         changed(&change);
                     }
-                    if store.listed(&scope.name) {
-                        first_listed(&scope);
+                    if store.absent(&scope.name) {
+                        news(&scope);
                     }
+                } else {
+                    store.lost(&scope.name);
                 }
+                // A list that fails is made again, and ends in any case with something to be heard.
+                unsure = !matches!(error, watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion);
                 let wait = BACKOFF.0.saturating_mul(1 << failures.min(8)).min(BACKOFF.1);
                 failures += 1;
                 tokio::time::sleep(wait).await;
                 continue;
             }
         };
+        unsure = false;
         if !matches!(event, Event::Init | Event::InitApply(_)) {
             failures = 0;
+            if !trouble.is_empty() {
+                tracing::info!(what = scope.what, "watching again");
+                trouble.clear();
+            }
+            // After a list, what it brought is passed on first.
+            if !matches!(event, Event::InitDone) && store.heard(&scope.name) {
+                news(&scope);
+            }
         }
         match event {
             Event::Init => list.clear(),
             Event::InitApply(object) => list.push((key(&object), Seen::of(object.meta()), read(&object))),
             Event::InitDone => {
-                if !trouble.is_empty() {
-                    tracing::info!(what = scope.what, "watching again");
-                    trouble.clear();
-                }
                 let complete = std::mem::take(&mut list);
                 for change in store.replace(scope.namespace.as_deref(), complete) {
                     changed(&change);
                 }
                 if store.listed(&scope.name) {
-                    first_listed(&scope);
+                    news(&scope);
                 }
             }
             Event::Apply(object) => {
@@ -120,4 +147,64 @@ fn is_absent(error: &watcher::Error) -> bool {
         watcher::Error::NoResourceVersion => return false,
     };
     status.code == 404
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn failed() -> watcher::Error {
+        watcher::Error::WatchFailed(kube::Error::Service("connection lost".into()))
+    }
+
+    fn listed() -> [watcher::Result<Event<ConfigMap>>; 2] {
+        [Ok(Event::Init), Ok(Event::InitDone)]
+    }
+
+    /// Follows watches that say this, one after the other, and are silent afterwards.
+    fn following(
+        store: &Arc<Store<()>>,
+        said: Vec<Vec<watcher::Result<Event<ConfigMap>>>>,
+        made: &Arc<AtomicUsize>,
+    ) -> tokio::task::JoinHandle<()> {
+        let (store, made) = (store.clone(), made.clone());
+        let said = std::sync::Mutex::new(said.into_iter());
+        let watch = move || {
+            made.fetch_add(1, Ordering::Relaxed);
+            let first = said.lock().unwrap().next().unwrap_or_default();
+            stream::iter(first).chain(stream::pending())
+        };
+        let scope = Scope { name: "x".into(), namespace: None, what: "things".into() };
+        tokio::spawn(async move { follow(scope, watch, store, |_| (), |_| (), |_| ()).await })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_failed_and_is_silent_lists_again_before_what_is_known_counts_as_old() {
+        let (store, made) = (Arc::new(Store::<()>::new(["x".into()])), Arc::default());
+        let first = listed().into_iter().chain([Err(failed())]).collect();
+        let task = following(&store, vec![first, listed().into()], &made);
+        for _ in 0..120 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!store.stale());
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 2, "once, and not as long as it is silent");
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_goes_on_failing_or_hangs_makes_what_is_known_old() {
+        for second in [Vec::new(), vec![Ok(Event::Init), Err(failed())]] {
+            let (store, made) = (Arc::new(Store::<()>::new(["x".into()])), Arc::default());
+            let first = listed().into_iter().chain([Err(failed())]).collect();
+            let task = following(&store, vec![first, second], &made);
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            assert!(store.stale());
+            task.abort();
+        }
+    }
 }

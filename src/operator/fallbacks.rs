@@ -72,7 +72,8 @@ impl Operator {
             scope,
             "namespace-level ConfigMaps",
             &self.world.namespace_configs,
-            watcher::watcher(self.api::<ConfigMap>(scope), config),
+            self.api::<ConfigMap>(scope),
+            config,
             |object| NamespaceConfig {
                 uid: object.uid().unwrap_or_default(),
                 read: parse_config_map(object.data.as_ref().unwrap_or(&BTreeMap::new())),

@@ -45,7 +45,8 @@ impl Operator {
                 scope,
                 "NumaflowControllerRollouts",
                 &self.world.rollouts,
-                watcher(self.api::<DeserializeGuard<NumaflowControllerRollout>>(scope), watcher::Config::default()),
+                self.api::<DeserializeGuard<NumaflowControllerRollout>>(scope),
+                watcher::Config::default(),
                 decode,
                 move |c| this.rollout_changed(c),
             );
@@ -55,7 +56,8 @@ impl Operator {
                 scope,
                 "NumaflowControllers",
                 &self.world.controllers,
-                watcher(self.api::<DeserializeGuard<NumaflowController>>(scope), watcher::Config::default()),
+                self.api::<DeserializeGuard<NumaflowController>>(scope),
+                watcher::Config::default(),
                 decode,
                 move |c| this.controller_changed(c),
             );
@@ -65,7 +67,8 @@ impl Operator {
                 scope,
                 "ControllerRevisions",
                 &self.world.revisions,
-                watcher(self.api::<ControllerRevision>(scope), parent.clone()),
+                self.api::<ControllerRevision>(scope),
+                parent.clone(),
                 {
                     let this = self.clone();
                     move |revision: &ControllerRevision| this.world.read_revision(revision)
@@ -83,7 +86,8 @@ impl Operator {
                     scope,
                     kind,
                     store,
-                    watcher(self.metadata(scope, &resource), watcher::Config::default()),
+                    self.metadata(scope, &resource),
+                    watcher::Config::default(),
                     |object| {
                         let instance =
                             object.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
@@ -110,7 +114,8 @@ impl Operator {
                 scope,
                 "definitions ConfigMaps",
                 &self.world.config_maps,
-                watcher(self.api::<ConfigMap>(scope), config),
+                self.api::<ConfigMap>(scope),
+                config,
                 |object| {
                     let data = object.data.clone().unwrap_or_default();
                     DefinitionsMap {
@@ -128,7 +133,8 @@ impl Operator {
             &cluster,
             "Namespaces",
             &self.world.namespaces,
-            watcher(Api::<Namespace>::all(self.client.clone()), watcher::Config::default()),
+            Api::<Namespace>::all(self.client.clone()),
+            watcher::Config::default(),
             read_namespace,
             move |c| this.namespace_changed(c),
         );
@@ -146,22 +152,24 @@ impl Operator {
         scope: &(String, Option<String>),
         what: &str,
         store: &Arc<Store<T>>,
-        events: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+        api: Api<K>,
+        config: watcher::Config,
         read: impl Fn(&K) -> T + Send + 'static,
         changed: impl Fn(&Change<T>) + Send + 'static,
     ) where
-        K: Resource + Clone + std::fmt::Debug + Send + 'static,
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
         T: Send + Sync + 'static,
     {
         let scope = Scope { name: scope.0.clone(), namespace: scope.1.clone(), what: what.to_owned() };
         let store = store.clone();
         let this = self.clone();
         // What is decided without a list (that something is in use, say) is decided again with it.
-        let first_listed = move |scope: &Scope| match &scope.namespace {
+        let news = move |scope: &Scope| match &scope.namespace {
             Some(namespace) => this.enqueue_namespace(namespace),
             None => this.enqueue_all(),
         };
-        tasks.spawn(async move { follow(scope, events, store, read, changed, first_listed).await });
+        let watch = move || watcher(api.clone(), config.clone());
+        tasks.spawn(async move { follow(scope, watch, store, read, changed, news).await });
     }
 
     pub(super) fn watch_produced(
@@ -179,7 +187,8 @@ impl Operator {
             scope,
             &resource.kind,
             store,
-            watcher(self.dynamic(scope, resource), config),
+            self.dynamic(scope, resource),
+            config,
             move |object: &DynamicObject| Live::read(&group, &kind, &object.metadata, &object.data),
             move |change| this.object_changed(change),
         );
