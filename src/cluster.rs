@@ -4,6 +4,7 @@
 //! into the stores at once, so that the next decision is never made from something older than this write.
 
 mod answer;
+mod dataplane;
 mod look;
 mod own;
 mod production;
@@ -22,11 +23,15 @@ use kube::{
 
 use self::answer::limited;
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, fit, mark_of_controller, mark_of_rollout},
+    api::{
+        AppliedObject, NumaflowController, NumaflowControllerRollout, PipelineRollout, fit, mark_of_controller,
+        mark_of_rollout,
+    },
     evidence::{Evidence, Look},
     kinds::Kinds,
     live::ObjectId,
     manifest::Part,
+    numaflow::DataPlane,
     plan::{Event, Refusal, Step},
     rollout::snapshot::Dependants,
     world::World,
@@ -42,6 +47,8 @@ pub enum Subject {
     Rollout(Arc<NumaflowControllerRollout>),
     /// A NumaflowController without a rollout.
     Controller(Arc<NumaflowController>),
+    /// The rollout of a pipeline.
+    Pipeline(Arc<PipelineRollout>),
 }
 
 impl Subject {
@@ -49,10 +56,22 @@ impl Subject {
         match self {
             Self::Rollout(r) => &r.metadata,
             Self::Controller(c) => &c.metadata,
+            Self::Pipeline(p) => &p.metadata,
         }
     }
 
-    fn namespace(&self) -> &str {
+    /// Its kind.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Rollout(_) => "NumaflowControllerRollout",
+            Self::Controller(_) => "NumaflowController",
+            Self::Pipeline(_) => "PipelineRollout",
+        }
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
         self.meta().namespace.as_deref().unwrap_or_default()
     }
 
@@ -63,7 +82,8 @@ impl Subject {
     /// Mark of its production objects.
     fn mark(&self) -> String {
         match self {
-            Self::Rollout(_) => mark_of_rollout(self.name()),
+            // The rollout of a pipeline produces nothing that is marked.
+            Self::Rollout(_) | Self::Pipeline(_) => mark_of_rollout(self.name()),
             Self::Controller(_) => mark_of_controller(self.name()),
         }
     }
@@ -72,6 +92,7 @@ impl Subject {
         match self {
             Self::Rollout(r) => ObjectReference { resource_version: None, ..r.object_ref(&()) },
             Self::Controller(c) => ObjectReference { resource_version: None, ..c.object_ref(&()) },
+            Self::Pipeline(p) => ObjectReference { resource_version: None, ..p.object_ref(&()) },
         }
     }
 }
@@ -93,6 +114,8 @@ pub enum Lesson {
     Dependants(Dependants),
     /// What was read of a lease and of pods.
     Seen(Look, Evidence),
+    /// What was read of the vertices and pods of the pipeline of this name.
+    PlaneSeen(String, DataPlane),
     /// The lease of the isolated copy with this instance is gone.
     LeaseDeleted(String),
     /// The isolated copy with this instance still has pods.
@@ -158,12 +181,25 @@ impl Cluster {
                 return self.prune(namespace, id, version, uid, policy).await;
             }
             Step::DeleteLease { instance } => return Ok(vec![self.delete_lease(namespace, instance).await]),
-            Step::WritePipelineStatus { .. }
-            | Step::ApplyNumaflow { .. }
-            | Step::CheckNumaflow { .. }
-            | Step::PatchNumaflow { .. }
-            | Step::DeleteNumaflow { .. }
-            | Step::LookAtPipeline { .. } => {}
+            Step::WritePipelineStatus { status, events } => {
+                self.write_pipeline_status(subject, status).await?;
+                for event in events {
+                    self.publish(&subject.reference(), event).await;
+                }
+            }
+            Step::ApplyNumaflow { kind, body, expect } => {
+                self.apply_numaflow(subject, kind, body, expect.as_ref()).await?;
+            }
+            Step::CheckNumaflow { kind, body, expect } => {
+                return self.check_numaflow(subject, kind, body, expect).await;
+            }
+            Step::PatchNumaflow { kind, object, patch, .. } => {
+                self.patch_numaflow(namespace, kind, object, patch).await?;
+            }
+            Step::DeleteNumaflow { kind, object } => self.delete_numaflow(namespace, kind, object).await?,
+            Step::LookAtPipeline { name } => {
+                return Ok(vec![Lesson::PlaneSeen(name.clone(), self.look_at_pipeline(namespace, name).await)]);
+            }
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }
         Ok(Vec::new())

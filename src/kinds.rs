@@ -44,10 +44,13 @@ const USUAL: &[(&str, &str, &str, &str)] = &[
 pub const NUMAFLOW: [(&str, &str); 3] =
     [("Pipeline", "pipelines"), ("InterStepBufferService", "interstepbufferservices"), ("MonoVertex", "monovertices")];
 
+/// What Numaflow makes of a pipeline: goes with it, and so depends on no controller by itself.
+const VERTEX: (&str, &str) = ("Vertex", "vertices");
+
 /// One of Numaflow's kinds.
 #[must_use]
 pub fn numaflow(kind: &str) -> Option<ApiResource> {
-    let (kind, plural) = NUMAFLOW.iter().find(|(k, _)| *k == kind)?;
+    let (kind, plural) = NUMAFLOW.iter().chain([&VERTEX]).find(|(k, _)| *k == kind)?;
     let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
     Some(ApiResource::from_gvk_with_plural(&gvk, plural))
 }

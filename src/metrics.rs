@@ -125,6 +125,7 @@ impl Metrics {
         let kind = match task {
             Task::Rollout(..) => "NumaflowControllerRollout",
             Task::Controller(..) => "NumaflowController",
+            Task::Pipeline(..) => "PipelineRollout",
         };
         self.turns.with_label_values(&[kind, outcome.label()]).inc();
         self.seconds.with_label_values(&[kind]).observe(took.as_secs_f64());

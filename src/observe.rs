@@ -1,6 +1,10 @@
 //! From the stores to a snapshot: no request is made here.
 
+mod pipeline;
+
 use std::{collections::BTreeSet, sync::Arc};
+
+pub use self::pipeline::{isb_wanted, pipeline};
 
 use crate::{
     api::{
@@ -110,7 +114,7 @@ pub fn rollout(
         isolated(world, settings, &proving, &production)
     });
     Snapshot {
-        watching_since: world.since,
+        watching_since: world.since(),
         copy,
         elsewhere,
         rollout: rollout.clone(),
@@ -122,8 +126,8 @@ pub fn rollout(
         live: world.live(namespace),
         unwatched,
         dependants: world.dependants(namespace),
-        pipelines: Vec::new(),
-        isb_services: Vec::new(),
+        pipelines: pipeline::seen(world, namespace),
+        isb_services: pipeline::isb_services(world, namespace),
         learned: learned.clone(),
         children,
     }

@@ -4,6 +4,7 @@
 //! never overlap, so that the writes to its production objects are in one line.
 
 mod fallbacks;
+mod pipelines;
 mod triggers;
 mod watches;
 
@@ -27,7 +28,7 @@ use crate::{
     controller::alone,
     manifest::Part,
     metrics::{Metrics, Outcome},
-    observe,
+    observe, pipeline,
     plan::{About, Event, Learned, Plan, Step},
     queue::Queue,
     rollout,
@@ -42,6 +43,8 @@ pub enum Task {
     Rollout(String, String),
     /// A NumaflowController without a rollout.
     Controller(String, String),
+    /// The rollout of a pipeline.
+    Pipeline(String, String),
 }
 
 /// Steps after which a turn gives way to others; far more than any attempt takes.
@@ -132,6 +135,7 @@ impl Operator {
         let mut workers = JoinSet::new();
         let mut broken = None;
         if operator.synced(&shutdown).await {
+            operator.world.begin(Timestamp::now());
             operator.metrics.set_ready(true);
             tracing::info!("all caches are synced, at work");
             for _ in 0..operator.settings.workers.max(1) {
@@ -253,7 +257,7 @@ impl Operator {
                     }
                     Err(Failure::Refused(refusal)) => {
                         tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
-                        if matches!(step, Step::WriteStatus { .. }) {
+                        if matches!(step, Step::WriteStatus { .. } | Step::WritePipelineStatus { .. }) {
                             // There is nowhere left to say so.
                             return Outcome::Refused(None);
                         }
@@ -264,7 +268,7 @@ impl Operator {
                     Err(Failure::Silent(silence)) => {
                         tracing::warn!(?task, says = silence.message, "no usable answer, trying again");
                         // Once or twice is weather; after that the user is told, and deadlines go on counting.
-                        if silence.about == About::Own
+                        if (silence.about == About::Own && !step.is_of_numaflow())
                             || self.failures_of(task) < PATIENCE
                             || !learned.silences.is_empty()
                         {
@@ -278,7 +282,7 @@ impl Operator {
                 Self::log(task, step);
                 self.after(&subject, step);
                 // Each of these changes what was decided from.
-                if matches!(step, Step::WriteStatus { .. } | Step::WriteChildStatus { .. } | Step::SetFinalizers(_)) {
+                if step.changes_subject() {
                     break;
                 }
             }
@@ -308,6 +312,19 @@ impl Operator {
                 let snapshot = observe::alone(&self.world, &self.settings, found, learned);
                 Some((Subject::Controller(found.clone()), alone::decide(&snapshot, now)))
             }
+            Task::Pipeline(namespace, name) => {
+                let decoded = self.world.pipeline_rollouts.get(namespace, name)?;
+                let found = match &*decoded {
+                    Decoded::Good(found) => found,
+                    Decoded::Bad(error) => {
+                        tracing::warn!(?task, error, "cannot be decoded; left as it is");
+                        return None;
+                    }
+                };
+                let snapshot = observe::pipeline(&self.world, found, learned);
+                let plan = pipeline::decide(&snapshot, &self.world.defaults(namespace), now);
+                Some((Subject::Pipeline(found.clone()), plan))
+            }
         }
     }
 
@@ -316,6 +333,7 @@ impl Operator {
         let (kind, namespace, name) = match task {
             Task::Rollout(namespace, name) => ("NumaflowControllerRollout", namespace, name),
             Task::Controller(namespace, name) => ("NumaflowController", namespace, name),
+            Task::Pipeline(namespace, name) => ("PipelineRollout", namespace, name),
         };
         match step {
             Step::WriteStatus { status, .. } => {
@@ -344,12 +362,30 @@ impl Operator {
             Step::Prune { id, .. } => tracing::info!(kind, namespace, name, object = %id, "removed"),
 
             Step::Pin(pin) => tracing::info!(kind, namespace, name, revision = pin.name, "definition pinned"),
-            Step::WritePipelineStatus { .. }
-            | Step::ApplyNumaflow { .. }
+            Step::WritePipelineStatus { status, .. } => {
+                let pause = status.pause.as_ref().map(|p| p.state.as_str()).unwrap_or_default();
+                tracing::info!(
+                    kind,
+                    namespace,
+                    name,
+                    phase = status.phase.as_str(),
+                    pause,
+                    says = status.message,
+                    "status"
+                );
+            }
+            Step::ApplyNumaflow { kind: what, body, expect } => {
+                let object = format!("{what}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
+                tracing::info!(kind, namespace, name, object, new = expect.is_none(), "applied");
+            }
+            Step::PatchNumaflow { kind: what, object, patch, why } => {
+                tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), %patch, why, "changed");
+            }
+            Step::DeleteNumaflow { kind: what, object } => {
+                tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), "deleted");
+            }
+            Step::LookAtPipeline { .. }
             | Step::CheckNumaflow { .. }
-            | Step::PatchNumaflow { .. }
-            | Step::DeleteNumaflow { .. }
-            | Step::LookAtPipeline { .. }
             | Step::SetFinalizers(_)
             | Step::ReadPin { .. }
             | Step::Look(_)
@@ -381,6 +417,9 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         Lesson::Dependants(dependants) => learned.dependants = Some(dependants),
         Lesson::Seen(look, evidence) => {
             learned.looks.insert(look, evidence);
+        }
+        Lesson::PlaneSeen(pipeline, plane) => {
+            learned.planes.insert(pipeline, plane);
         }
         Lesson::LeaseDeleted(instance) => {
             learned.deleted_leases.insert(instance);

@@ -284,6 +284,25 @@ pub struct Learned {
 }
 
 impl Step {
+    /// Whether it changes the object that the turn is about, or one that every decision is made from: nothing else that was
+    /// decided with it holds then.
+    #[must_use]
+    pub fn changes_subject(&self) -> bool {
+        matches!(
+            self,
+            Self::WriteStatus { .. }
+                | Self::WriteChildStatus { .. }
+                | Self::WritePipelineStatus { .. }
+                | Self::SetFinalizers(_)
+        )
+    }
+
+    /// Whether it writes an object of Numaflow's.
+    #[must_use]
+    pub fn is_of_numaflow(&self) -> bool {
+        matches!(self, Self::ApplyNumaflow { .. } | Self::PatchNumaflow { .. } | Self::DeleteNumaflow { .. })
+    }
+
     /// Removes an object that is left over: (identity, API version where known, uid).
     #[must_use]
     pub fn prune((id, version, uid): &(ObjectId, String, String)) -> Self {
@@ -321,6 +340,12 @@ impl Learned {
     #[must_use]
     pub fn steering_refusal(&self) -> Option<&Refusal> {
         self.refusals.iter().chain(&self.silences).find(|r| r.about == About::Steering)
+    }
+
+    /// The first refusal of a write of our own kinds or of Numaflow's, or that such a write was not answered.
+    #[must_use]
+    pub fn own_trouble(&self) -> Option<&Refusal> {
+        self.refusals.iter().chain(&self.silences).find(|r| r.about == About::Own)
     }
 
     /// The first refusal, or missing answer, that concerns any of these very objects.

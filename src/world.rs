@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak},
 };
 
 use jiff::Timestamp;
@@ -11,14 +11,15 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::Deserialize as _;
 
 use crate::{
-    api::{NumaflowController, NumaflowControllerRollout, short_hash},
+    api::{NumaflowController, NumaflowControllerRollout, PipelineRollout, short_hash},
     changes::{self, Rulebook, Rules, Written},
     definitions::{Catalogue, Definition, Parsed, cluster_scoped},
     fallback::{Fallbacks, Fault, Said},
-    kinds,
     live::{Live, ObjectId},
     manifest::Manifest,
-    rollout::snapshot::Dependants,
+    numaflow::LivePipeline,
+    pipeline::snapshot::IsbSeen,
+    rollout::snapshot::{Dependant, Dependants},
     settings::Defaults,
     store::Store,
 };
@@ -152,8 +153,14 @@ pub struct World {
     pub revisions: Arc<Store<Pinned>>,
     /// Namespaces.
     pub namespaces: Arc<Store<NamespaceState>>,
-    /// Numaflow objects by kind.
-    pub numaflow: BTreeMap<&'static str, Arc<Store<NumaflowObject>>>,
+    /// PipelineRollouts.
+    pub pipeline_rollouts: Arc<Store<Decoded<PipelineRollout>>>,
+    /// Numaflow's Pipelines.
+    pub pipelines: Arc<Store<LivePipeline>>,
+    /// Numaflow's ISB services.
+    pub isb_services: Arc<Store<IsbSeen>>,
+    /// Numaflow's MonoVertices.
+    pub mono_vertices: Arc<Store<NumaflowObject>>,
     /// Definitions ConfigMaps; the catalogue holds what they say.
     pub config_maps: Arc<Store<DefinitionsMap>>,
     /// What the ConfigMaps say.
@@ -172,8 +179,7 @@ pub struct World {
     known: Mutex<HashMap<String, Weak<Definition>>>,
     rendered: Mutex<Renderings>,
     copies: Mutex<Copies>,
-    /// Since when this process looks.
-    pub since: Timestamp,
+    since: OnceLock<Timestamp>,
     pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
 }
 
@@ -210,7 +216,10 @@ impl World {
             controllers: Arc::new(Store::new(names())),
             revisions: Arc::new(Store::new(names())),
             namespaces: Arc::new(Store::new([CLUSTER.to_owned()])),
-            numaflow: kinds::NUMAFLOW.into_iter().map(|(kind, _)| (kind, Arc::new(Store::new(names())))).collect(),
+            pipeline_rollouts: Arc::new(Store::new(names())),
+            pipelines: Arc::new(Store::new(names())),
+            isb_services: Arc::new(Store::new(names())),
+            mono_vertices: Arc::new(Store::new(names())),
             config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
             namespace_configs: Arc::new(Store::new(names())),
@@ -222,7 +231,7 @@ impl World {
             known: Mutex::default(),
             rendered: Mutex::default(),
             copies: Mutex::default(),
-            since: Timestamp::now(),
+            since: OnceLock::new(),
             pins: Mutex::default(),
         }
     }
@@ -311,23 +320,64 @@ impl World {
         self.namespaces.get("", namespace).is_some_and(|n| n.terminating)
     }
 
+    /// Says that from now on this process looks. The first time counts.
+    pub fn begin(&self, now: Timestamp) {
+        // Later ones change nothing.
+        let _ = self.since.set(now);
+    }
+
+    /// Since when this process looks.
+    #[must_use]
+    pub fn since(&self) -> Timestamp {
+        // Nobody asks before: of what was until now, it knows nothing.
+        self.since.get().copied().unwrap_or(Timestamp::MAX)
+    }
+
+    /// Which changes of a kind of Numaflow's need what.
+    #[must_use]
+    pub fn rules(&self, _kind: &str) -> Arc<Rules> {
+        Arc::default()
+    }
+
     /// Numaflow objects in a namespace.
     #[must_use]
     pub fn dependants(&self, namespace: &str) -> Dependants {
-        let unlisted =
-            self.numaflow.iter().filter(|(_, store)| !store.synced()).map(|(kind, _)| (*kind).to_owned()).collect();
-        let objects = self
-            .numaflow
-            .iter()
-            .flat_map(|(kind, store)| {
-                store.in_namespace(namespace).into_iter().map(|(name, object)| crate::rollout::snapshot::Dependant {
-                    kind: (*kind).to_owned(),
-                    name,
-                    instance: object.instance.clone(),
-                })
-            })
-            .collect();
-        Dependants { unlisted, objects }
+        let mut dependants = Dependants::default();
+        let mut add = |kind: &str, synced: bool, found: Vec<(String, String)>| {
+            if !synced {
+                dependants.unlisted.push(kind.to_owned());
+            }
+            let object = |(name, instance)| Dependant { kind: kind.to_owned(), name, instance };
+            dependants.objects.extend(found.into_iter().map(object));
+        };
+        let isb = self.isb_services.in_namespace(namespace).into_iter().map(|(name, i)| (name, i.instance.clone()));
+        add("InterStepBufferService", self.isb_services.synced(), isb.collect());
+        let mono = self.mono_vertices.in_namespace(namespace).into_iter().map(|(name, m)| (name, m.instance.clone()));
+        add("MonoVertex", self.mono_vertices.synced(), mono.collect());
+        let pipelines = self.pipelines.in_namespace(namespace).into_iter();
+        add("Pipeline", self.pipelines.synced(), pipelines.map(|(name, p)| (name, p.instance().to_owned())).collect());
+        dependants
+    }
+
+    /// What is not known, or may have changed unseen, of what decisions about pipelines are made from; empty when everything
+    /// is known.
+    #[must_use]
+    pub fn unknown_for_pipelines(&self) -> Vec<String> {
+        let mut unknown: Vec<String> = Vec::new();
+        let mut look = |synced: bool, stale: bool, what: &str| {
+            if !synced {
+                unknown.push(format!("{what} (not listed yet)"));
+            } else if stale {
+                unknown.push(format!("{what} (the watch fails)"));
+            }
+        };
+        look(self.rollouts.synced(), self.rollouts.stale(), "NumaflowControllerRollouts");
+        look(self.pipeline_rollouts.synced(), self.pipeline_rollouts.stale(), "PipelineRollouts");
+        look(self.pipelines.synced(), self.pipelines.stale(), "Pipelines");
+        look(self.isb_services.synced(), self.isb_services.stale(), "InterStepBufferServices");
+        let configs = &self.namespace_configs;
+        look(configs.synced(), configs.stale(), "namespace-level ConfigMaps");
+        unknown
     }
 
     /// One copy of every definition: hundreds of rollouts pin the same ones.
@@ -435,6 +485,7 @@ impl World {
         };
         look(self.rollouts.synced(), "NumaflowControllerRollouts");
         look(self.controllers.synced(), "NumaflowControllers");
+        look(self.pipeline_rollouts.synced(), "PipelineRollouts");
         look(self.revisions.synced(), "ControllerRevisions");
         // An operator for some namespaces may not be allowed to list them all; the answers to its writes tell as well.
         look(self.namespaces.synced() || self.scoped, "Namespaces");

@@ -22,8 +22,9 @@ use super::{
 };
 use crate::{
     api::{
-        LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController, NumaflowControllerRollout,
-        NumaflowControllerSpec, NumaflowControllerStatus, UpgradeState, label_value,
+        GROUP, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController, NumaflowControllerRollout,
+        NumaflowControllerSpec, NumaflowControllerStatus, PipelineRollout, PipelineRolloutStatus, UpgradeState,
+        VERSION, label_value,
     },
     definitions::Definition,
     plan::{About, Pin, Refusal, Version},
@@ -38,20 +39,24 @@ impl Cluster {
             expect(meta.resource_version.as_deref().unwrap_or_default()),
             {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
         ]))?;
-        let (namespace, name) = (subject.namespace(), subject.name());
         match subject {
-            Subject::Rollout(_) => {
-                let api: Api<NumaflowControllerRollout> = Api::namespaced(self.client.clone(), namespace);
-                let answer = limited(api.patch(name, &owned(), &patch)).await;
-                self.keep_rollout(own(&format!("NumaflowControllerRollout/{name}"), answer)?);
-            }
-            Subject::Controller(_) => {
-                let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
-                let answer = limited(api.patch(name, &owned(), &patch)).await;
-                self.keep_controller(own(&format!("NumaflowController/{name}"), answer)?);
-            }
+            Subject::Rollout(_) => self.keep_rollout(self.patch_subject(subject, &patch).await?),
+            Subject::Controller(_) => self.keep_controller(self.patch_subject(subject, &patch).await?),
+            Subject::Pipeline(_) => self.keep_pipeline_rollout(self.patch_subject(subject, &patch).await?),
         }
         Ok(())
+    }
+
+    async fn patch_subject<K>(&self, subject: &Subject, patch: &Patch<()>) -> Result<K, Failure>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), subject.namespace());
+        let answer = limited(api.patch(subject.name(), &owned(), patch)).await;
+        own(&format!("{}/{}", subject.kind(), subject.name()), answer)
     }
 
     pub(super) async fn write_status(
@@ -60,11 +65,25 @@ impl Cluster {
         status: &crate::api::NumaflowControllerRolloutStatus,
     ) -> Result<(), Failure> {
         let Subject::Rollout(rollout) = subject else {
-            return Err(mistake("only a rollout has this status"));
+            return Err(mistake("only the rollout of a controller has this status"));
         };
         let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
         let answer = self.patch_status::<NumaflowControllerRollout>(subject.namespace(), subject.name(), &patch).await;
         self.keep_rollout(own(&format!("NumaflowControllerRollout/{}", subject.name()), answer)?);
+        Ok(())
+    }
+
+    pub(super) async fn write_pipeline_status(
+        &self,
+        subject: &Subject,
+        status: &PipelineRolloutStatus,
+    ) -> Result<(), Failure> {
+        let Subject::Pipeline(rollout) = subject else {
+            return Err(mistake("only the rollout of a pipeline has this status"));
+        };
+        let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
+        let answer = self.patch_status::<PipelineRollout>(subject.namespace(), subject.name(), &patch).await;
+        self.keep_pipeline_rollout(own(&format!("PipelineRollout/{}", subject.name()), answer)?);
         Ok(())
     }
 
@@ -172,6 +191,13 @@ impl Cluster {
         self.world.controllers.offer(key, seen, Decoded::Good(Arc::new(controller)));
     }
 
+    pub(super) fn keep_pipeline_rollout(&self, mut rollout: PipelineRollout) {
+        rollout.metadata.managed_fields = None;
+        let key = (rollout.namespace().unwrap_or_default(), rollout.name_any());
+        let seen = Seen::of(&rollout.metadata);
+        self.world.pipeline_rollouts.offer(key, seen, Decoded::Good(Arc::new(rollout)));
+    }
+
     pub(super) async fn pin(&self, subject: &Subject, pin: &Pin) -> Result<(), Failure> {
         let namespace = subject.namespace();
         let metadata = ObjectMeta {
@@ -258,7 +284,7 @@ fn clean_up(kind: &str, name: &str, answer: Result<(), kube::Error>) -> Result<(
 }
 
 /// A mistake in this room.
-fn mistake(words: &str) -> Failure {
+pub(super) fn mistake(words: &str) -> Failure {
     Failure::Silent(Box::new(Refusal { about: About::Own, reason: "Mistake".to_owned(), message: words.to_owned() }))
 }
 
@@ -277,14 +303,10 @@ fn status_patch(resource_version: &str, status: &impl Serialize) -> Result<Patch
     json_patch(&json!([expect(resource_version), {"op": "add", "path": "/status", "value": status}]))
 }
 
-fn owner_reference(subject: &Subject) -> OwnerReference {
-    let (api_version, kind) = match subject {
-        Subject::Rollout(_) => (NumaflowControllerRollout::api_version(&()), NumaflowControllerRollout::kind(&())),
-        Subject::Controller(_) => (NumaflowController::api_version(&()), NumaflowController::kind(&())),
-    };
+pub(super) fn owner_reference(subject: &Subject) -> OwnerReference {
     OwnerReference {
-        api_version: api_version.into_owned(),
-        kind: kind.into_owned(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: subject.kind().to_owned(),
         name: subject.name().to_owned(),
         uid: subject.meta().uid.clone().unwrap_or_default(),
         controller: Some(true),

@@ -5,7 +5,10 @@ use std::sync::{Arc, PoisonError};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
-use super::{Operator, Task};
+use super::{
+    Operator, Task,
+    pipelines::{answers_differently, asks_differently},
+};
 use crate::{
     api::{
         GROUP, NumaflowController, NumaflowControllerRollout, is_mark_of_isolated, mark_of_controller,
@@ -37,20 +40,38 @@ impl Operator {
             }
             self.enqueue_controllers(&namespace);
         }
+        self.pipelines_are_told(change);
     }
 
     /// What a step of ours means for others: its event tells nobody, as its answer is known already.
     pub(super) fn after(&self, subject: &Subject, step: &Step) {
-        let (Subject::Rollout(before), Step::WriteStatus { status, .. }) = (subject, step) else { return };
-        let held = before.status.as_ref().and_then(|s| s.promoted.as_ref()).map(|p| &p.instance_id);
-        if held != status.promoted.as_ref().map(|p| &p.instance_id) {
-            let namespace = before.metadata.namespace.clone().unwrap_or_default();
-            for (other, _) in self.world.rollouts.in_namespace(&namespace) {
-                if before.metadata.name.as_ref() != Some(&other) {
-                    self.queue.add(Task::Rollout(namespace.clone(), other));
+        let namespace = subject.namespace();
+        match (subject, step) {
+            (Subject::Rollout(before), Step::WriteStatus { status, .. }) => {
+                let held = before.status.as_ref().and_then(|s| s.promoted.as_ref()).map(|p| &p.instance_id);
+                if held != status.promoted.as_ref().map(|p| &p.instance_id) {
+                    for (other, _) in self.world.rollouts.in_namespace(namespace) {
+                        if before.metadata.name.as_ref() != Some(&other) {
+                            self.queue.add(Task::Rollout(namespace.to_owned(), other));
+                        }
+                    }
+                    self.enqueue_controllers(namespace);
+                }
+                if asks_differently(before.status.as_ref(), Some(status)) {
+                    self.enqueue_pipelines(namespace);
                 }
             }
-            self.enqueue_controllers(&namespace);
+            (Subject::Pipeline(before), Step::WritePipelineStatus { status, .. })
+                if answers_differently(before.status.as_ref(), Some(status)) =>
+            {
+                self.enqueue_rollouts(namespace);
+            }
+            // Of which instance a pipeline is, and whether it is there.
+            (_, Step::ApplyNumaflow { .. } | Step::DeleteNumaflow { .. }) => self.enqueue_rollouts(namespace),
+            (Subject::Rollout(_) | Subject::Controller(_), Step::PatchNumaflow { .. }) => {
+                self.enqueue_pipelines(namespace);
+            }
+            _ => {}
         }
     }
 
@@ -189,6 +210,12 @@ impl Operator {
     }
 
     pub(super) fn enqueue_namespace(&self, namespace: &str) {
+        self.enqueue_rollouts(namespace);
+        self.enqueue_pipelines(namespace);
+    }
+
+    /// Wants the rollouts of controllers, and the NumaflowControllers without one, to be looked at.
+    pub(super) fn enqueue_rollouts(&self, namespace: &str) {
         for (name, _) in self.world.rollouts.in_namespace(namespace) {
             self.queue.add(Task::Rollout(namespace.to_owned(), name));
         }
@@ -216,6 +243,9 @@ impl Operator {
             {
                 self.queue.add(Task::Controller(namespace, name));
             }
+        }
+        for (namespace, name) in self.world.pipeline_rollouts.keys() {
+            self.queue.add(Task::Pipeline(namespace, name));
         }
     }
 }

@@ -18,8 +18,7 @@ use tokio::task::JoinSet;
 use super::Operator;
 use crate::{
     api::{
-        ANNOTATION_INSTANCE, CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, LABEL_TRACKING, NumaflowController,
-        NumaflowControllerRollout,
+        CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, LABEL_TRACKING, NumaflowController, NumaflowControllerRollout,
     },
     definitions::parse_config_map,
     kinds,
@@ -27,7 +26,7 @@ use crate::{
     settings::Settings,
     store::{Change, Store},
     watch::{Scope, follow},
-    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState, NumaflowObject},
+    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState},
 };
 
 impl Operator {
@@ -78,28 +77,7 @@ impl Operator {
                 },
             );
             self.watch_namespace_configs(tasks, scope);
-            for (kind, store) in &self.world.numaflow {
-                let Some(resource) = kinds::numaflow(kind) else { continue };
-                let this = self.clone();
-                self.spawn(
-                    tasks,
-                    scope,
-                    kind,
-                    store,
-                    self.metadata(scope, &resource),
-                    watcher::Config::default(),
-                    |object| {
-                        let instance =
-                            object.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
-                        NumaflowObject { instance: instance.unwrap_or_default() }
-                    },
-                    move |change| {
-                        if change.old.is_some() && change.old != change.new {
-                            this.enqueue_namespace(&change.key.0);
-                        }
-                    },
-                );
-            }
+            self.watch_pipelines(tasks, scope);
             for ((group, kind), store) in self.world.all_produced() {
                 if let Some(found) = kinds::usual(&group, &kind) {
                     self.watch_produced(tasks, scope, &found.resource, &store);

@@ -6,12 +6,15 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 10] = [
+const PURE: [&str; 13] = [
     "api",
     "controller",
     "definitions",
     "fallback",
+    "numaflow",
+    "pipeline",
     "rollout",
+    "changes.rs",
     "fallback.rs",
     "live.rs",
     "manifest.rs",

@@ -1,0 +1,136 @@
+//! From the stores to a snapshot of one PipelineRollout, and what the rollouts of controllers get to see of pipelines.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    api::{LABEL_PARENT, NumaflowControllerRollout, PipelineRollout, child_number, label_value},
+    numaflow::LivePipeline,
+    pipeline::snapshot::{Controller, Request, Scope, Snapshot},
+    plan::Learned,
+    rollout::snapshot::PipelineSeen,
+    world::World,
+};
+
+/// One look at the rollout of a pipeline.
+#[must_use]
+pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned) -> Snapshot {
+    let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+    let name = rollout.metadata.name.as_deref().unwrap_or_default();
+    let pipelines = world.pipelines.in_namespace(namespace);
+    let count = pipelines.len();
+    let mut children = BTreeMap::new();
+    let mut foreign_children = BTreeSet::new();
+    for (child, pipeline) in pipelines {
+        if belongs_to(&pipeline, rollout) {
+            children.insert(child, pipeline);
+        } else if child_number(name, &child).is_some() {
+            foreign_children.insert(child);
+        }
+    }
+    let controllers: Vec<Arc<NumaflowControllerRollout>> =
+        world.rollouts.in_namespace(namespace).into_iter().filter_map(|(_, r)| r.good().cloned()).collect();
+    Snapshot {
+        rollout: rollout.clone(),
+        namespace_terminating: world.terminating(namespace) || learned.terminating,
+        children,
+        foreign_children,
+        served: world.pipelines.served(),
+        requests: controllers.iter().filter_map(|r| request(r)).collect(),
+        unknown: world.unknown_for_pipelines(),
+        controllers: health(&controllers),
+        isb: world.isb_services.in_namespace(namespace).into_iter().map(|(name, isb)| (name, (*isb).clone())).collect(),
+        pipelines: count,
+        strategy: world.defaults(namespace).strategy,
+        rules: world.rules("Pipeline"),
+        watching_since: world.since(),
+        learned: learned.clone(),
+    }
+}
+
+/// Whether a pipeline belongs to this rollout: by its owner or, where somebody took that away, by label and name.
+fn belongs_to(pipeline: &LivePipeline, rollout: &PipelineRollout) -> bool {
+    let name = rollout.metadata.name.as_deref().unwrap_or_default();
+    match &pipeline.owner {
+        Some((_, _, owner)) => rollout.metadata.uid.as_ref() == Some(owner),
+        None => {
+            pipeline.labels.get(LABEL_PARENT).is_some_and(|parent| *parent == label_value(name))
+                && child_number(name, &pipeline.version.name).is_some()
+        }
+    }
+}
+
+/// The ISB service that the pipeline of a rollout is to use.
+#[must_use]
+pub fn isb_wanted(rollout: &PipelineRollout) -> &str {
+    match rollout.spec.pipeline.spec.0["interStepBufferServiceName"].as_str() {
+        None | Some("") => "default",
+        Some(name) => name,
+    }
+}
+
+/// The request of a controller's rollout, while it stands.
+fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
+    if rollout.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let status = rollout.status.as_ref()?;
+    let request = status.pause_request.as_ref().filter(|request| request.active)?;
+    let attempted = status.upgrade.as_ref().map(|u| &u.instance_id);
+    let instance = attempted.or(status.promoted.as_ref().map(|p| &p.instance_id))?;
+    Some(Request {
+        by: format!("NumaflowControllerRollout/{}", rollout.metadata.name.as_deref().unwrap_or_default()),
+        attempt: request.attempt.clone(),
+        scope: Scope::Instance(instance.clone()),
+        since: request.since.as_ref().map(|t| t.0),
+        timeout: request.drain_timeout.as_ref().and_then(|wait| wait.get().ok()),
+        cut: request.cut_at.is_some(),
+    })
+}
+
+/// How the controllers are, by instance. Where several claim one, it is gone only if all say so.
+fn health(rollouts: &[Arc<NumaflowControllerRollout>]) -> BTreeMap<String, Controller> {
+    let mut all: BTreeMap<String, Controller> = BTreeMap::new();
+    for status in rollouts.iter().filter_map(|r| r.status.as_ref()) {
+        let attempted = status.upgrade.as_ref().map(|u| &u.instance_id);
+        let Some(instance) = status.promoted.as_ref().map(|p| &p.instance_id).or(attempted) else { continue };
+        let gone = status.controller_unavailable.as_ref().is_some_and(|c| c.gone);
+        all.entry(instance.clone()).and_modify(|known| known.gone &= gone).or_insert(Controller { gone });
+    }
+    all
+}
+
+/// The pipelines of a namespace as the rollouts of controllers see them.
+pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
+    let rollouts: Vec<Arc<PipelineRollout>> = world
+        .pipeline_rollouts
+        .in_namespace(namespace)
+        .into_iter()
+        .filter_map(|(_, decoded)| decoded.good().cloned())
+        .filter(|rollout| rollout.metadata.deletion_timestamp.is_none())
+        .collect();
+    let pipelines = world.pipelines.in_namespace(namespace).into_iter();
+    pipelines
+        .map(|(name, pipeline)| {
+            let rollout = rollouts.iter().find(|rollout| belongs_to(&pipeline, rollout));
+            let status = rollout.and_then(|r| r.status.as_ref());
+            PipelineSeen {
+                name,
+                instance: pipeline.instance().to_owned(),
+                rollout: rollout.and_then(|r| r.metadata.name.clone()),
+                deleting: pipeline.deleting,
+                answers: status.map(|s| s.pause_requests.clone()).unwrap_or_default(),
+                pausing: status.and_then(|s| s.pause.clone()),
+                grace: pipeline.grace(),
+            }
+        })
+        .collect()
+}
+
+/// The ISB services of a namespace: name and instance.
+pub(super) fn isb_services(world: &World, namespace: &str) -> Vec<(String, String)> {
+    let all = world.isb_services.in_namespace(namespace).into_iter();
+    all.map(|(name, isb)| (name, isb.instance.clone())).collect()
+}

@@ -1,0 +1,269 @@
+//! What pipelines bring: their watches, those of what they use, and the turns that a change calls for. Requests and answers
+//! go both ways between the rollouts of controllers and those of pipelines; whoever is asked, or is waiting, is told at once.
+
+use std::sync::Arc;
+
+use kube::{
+    api::DynamicObject,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::watcher,
+};
+use tokio::task::JoinSet;
+
+use super::{Operator, Task, watches::decode};
+use crate::{
+    api::{
+        ANNOTATION_INSTANCE, LABEL_PARENT, NumaflowControllerRollout, NumaflowControllerRolloutStatus, PauseAnswer,
+        PauseRequest, PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
+    },
+    kinds,
+    numaflow::LivePipeline,
+    observe,
+    pipeline::snapshot::IsbSeen,
+    plan::Version,
+    store::Change,
+    world::{Decoded, NumaflowObject},
+};
+
+/// What pipelines are asked for by the rollout of a controller, and what they are told of it.
+#[derive(PartialEq)]
+struct Asks<'a> {
+    request: Option<&'a PauseRequest>,
+    promoted: Option<&'a str>,
+    attempted: Option<&'a str>,
+    gone: bool,
+}
+
+impl<'a> Asks<'a> {
+    fn of(status: Option<&'a NumaflowControllerRolloutStatus>) -> Option<Self> {
+        status.map(|status| Self {
+            request: status.pause_request.as_ref(),
+            promoted: status.promoted.as_ref().map(|p| p.instance_id.as_str()),
+            attempted: status.upgrade.as_ref().map(|u| u.instance_id.as_str()),
+            gone: status.controller_unavailable.as_ref().is_some_and(|c| c.gone),
+        })
+    }
+}
+
+/// What the rollout of a pipeline answers.
+fn answers(status: Option<&PipelineRolloutStatus>) -> (&[PauseAnswer], Option<&PipelinePause>) {
+    status.map_or((&[], None), |status| (status.pause_requests.as_slice(), status.pause.as_ref()))
+}
+
+/// Whether pipelines have to look again when the status of a controller's rollout goes from one to the other.
+pub(super) fn asks_differently(
+    old: Option<&NumaflowControllerRolloutStatus>,
+    new: Option<&NumaflowControllerRolloutStatus>,
+) -> bool {
+    Asks::of(old) != Asks::of(new)
+}
+
+/// Whether the rollouts of controllers have to look again when the status of a pipeline's rollout goes from one to the other.
+pub(super) fn answers_differently(old: Option<&PipelineRolloutStatus>, new: Option<&PipelineRolloutStatus>) -> bool {
+    answers(old) != answers(new)
+}
+
+impl Operator {
+    pub(super) fn watch_pipelines(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+        let this = self.clone();
+        self.spawn(
+            tasks,
+            scope,
+            "PipelineRollouts",
+            &self.world.pipeline_rollouts,
+            self.api::<DeserializeGuard<PipelineRollout>>(scope),
+            watcher::Config::default(),
+            decode,
+            move |c| this.pipeline_rollout_changed(c),
+        );
+        if let Some(resource) = kinds::numaflow("Pipeline") {
+            let this = self.clone();
+            self.spawn(
+                tasks,
+                scope,
+                "Pipelines",
+                &self.world.pipelines,
+                self.dynamic(scope, &resource),
+                watcher::Config::default(),
+                |object: &DynamicObject| LivePipeline::read(&object.metadata, &object.data),
+                move |c| this.pipeline_changed(c),
+            );
+        }
+        if let Some(resource) = kinds::numaflow("InterStepBufferService") {
+            let this = self.clone();
+            self.spawn(
+                tasks,
+                scope,
+                "InterStepBufferServices",
+                &self.world.isb_services,
+                self.dynamic(scope, &resource),
+                watcher::Config::default(),
+                |object: &DynamicObject| IsbSeen::read(&object.metadata, &object.data),
+                move |c| this.isb_service_changed(c),
+            );
+        }
+        if let Some(resource) = kinds::numaflow("MonoVertex") {
+            let this = self.clone();
+            self.spawn(
+                tasks,
+                scope,
+                "MonoVertices",
+                &self.world.mono_vertices,
+                self.metadata(scope, &resource),
+                watcher::Config::default(),
+                |object: &PartialObjectMeta<DynamicObject>| {
+                    let annotations = object.metadata.annotations.as_ref();
+                    let instance = annotations.and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
+                    NumaflowObject { instance: instance.unwrap_or_default() }
+                },
+                move |change| {
+                    if change.old.is_some() && change.old != change.new {
+                        this.enqueue_rollouts(&change.key.0);
+                    }
+                },
+            );
+        }
+    }
+
+    fn pipeline_rollout_changed(&self, change: &Change<Decoded<PipelineRollout>>) {
+        let (namespace, name) = change.key.clone();
+        self.queue.add(Task::Pipeline(namespace.clone(), name));
+        let [old, new] = [&change.old, &change.new].map(|decoded| decoded.as_ref().and_then(|d| d.good()));
+        let there = |rollout: Option<&Arc<PipelineRollout>>| {
+            rollout.map(|r| (r.metadata.uid.clone(), r.metadata.deletion_timestamp.is_some()))
+        };
+        let status = |rollout: Option<&Arc<PipelineRollout>>| rollout.and_then(|r| r.status.clone());
+        if there(old) != there(new) || answers_differently(status(old).as_ref(), status(new).as_ref()) {
+            self.enqueue_rollouts(&namespace);
+        }
+    }
+
+    /// What a change of a controller's rollout means for pipelines.
+    pub(super) fn pipelines_are_told(&self, change: &Change<Decoded<NumaflowControllerRollout>>) {
+        let [old, new] = [&change.old, &change.new].map(|decoded| decoded.as_ref().and_then(|d| d.good()));
+        let there = |rollout: Option<&Arc<NumaflowControllerRollout>>| {
+            rollout.map(|r| (r.metadata.uid.clone(), r.metadata.deletion_timestamp.is_some()))
+        };
+        let [said, says] = [old, new].map(|rollout| rollout.and_then(|r| r.status.as_ref()));
+        if there(old) != there(new) || asks_differently(said, says) {
+            self.enqueue_pipelines(&change.key.0);
+        }
+    }
+
+    fn pipeline_changed(&self, change: &Change<LivePipeline>) {
+        let namespace = &change.key.0;
+        if let (Some(old), Some(new)) = (&change.old, &change.new) {
+            // Numaflow writes the status every now and then, and says nothing new.
+            if is_same(old, new) {
+                return;
+            }
+        }
+        for pipeline in [&change.old, &change.new].into_iter().flatten() {
+            self.enqueue_rollout_of(namespace, pipeline);
+        }
+        let matters = |pipeline: &Option<Arc<LivePipeline>>| {
+            pipeline
+                .as_ref()
+                .map(|p| (p.version.uid.clone(), p.instance().to_owned(), p.owner.clone(), p.deleting, p.grace()))
+        };
+        if matters(&change.old) != matters(&change.new) {
+            self.enqueue_rollouts(namespace);
+        }
+    }
+
+    fn enqueue_rollout_of(&self, namespace: &str, pipeline: &LivePipeline) {
+        match &pipeline.owner {
+            Some((kind, name, _)) if kind == "PipelineRollout" => {
+                self.queue.add(Task::Pipeline(namespace.to_owned(), name.clone()));
+            }
+            Some(_) => {}
+            None => {
+                let Some(parent) = pipeline.labels.get(LABEL_PARENT) else { return };
+                for (name, _) in self.world.pipeline_rollouts.in_namespace(namespace) {
+                    if label_value(&name) == *parent {
+                        self.queue.add(Task::Pipeline(namespace.to_owned(), name));
+                    }
+                }
+            }
+        }
+    }
+
+    fn isb_service_changed(&self, change: &Change<IsbSeen>) {
+        if change.old == change.new {
+            return;
+        }
+        let (namespace, isb) = &change.key;
+        for (_, pipeline) in self.world.pipelines.in_namespace(namespace) {
+            if pipeline.isb() == isb {
+                self.enqueue_rollout_of(namespace, &pipeline);
+            }
+        }
+        // And those that have no pipeline yet.
+        for (name, decoded) in self.world.pipeline_rollouts.in_namespace(namespace) {
+            if decoded.good().is_some_and(|rollout| observe::isb_wanted(rollout) == isb) {
+                self.queue.add(Task::Pipeline(namespace.clone(), name));
+            }
+        }
+        let matters = |isb: &Option<Arc<IsbSeen>>| isb.as_ref().map(|isb| isb.instance.clone());
+        if matters(&change.old) != matters(&change.new) {
+            self.enqueue_rollouts(namespace);
+        }
+    }
+
+    /// Wants the rollouts of pipelines to be looked at.
+    pub(super) fn enqueue_pipelines(&self, namespace: &str) {
+        for (name, _) in self.world.pipeline_rollouts.in_namespace(namespace) {
+            self.queue.add(Task::Pipeline(namespace.to_owned(), name));
+        }
+    }
+}
+
+/// Whether two looks at a pipeline differ in nothing that anything is decided from.
+fn is_same(old: &LivePipeline, new: &LivePipeline) -> bool {
+    let version = Version { resource_version: old.version.resource_version.clone(), ..new.version.clone() };
+    *old == LivePipeline { version, ..new.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pipeline(resource_version: &str, status: &Value) -> LivePipeline {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "numaflow.numaproj.io/v1alpha1", "kind": "Pipeline",
+            "metadata": {"name": "p-0", "uid": "u", "resourceVersion": resource_version},
+            "spec": {"vertices": []}, "status": status,
+        }))
+        .unwrap();
+        LivePipeline::read(&object.metadata, &object.data)
+    }
+
+    #[test]
+    fn a_heartbeat_of_the_status_is_no_change_and_a_phase_is() {
+        let running = pipeline("1", &json!({"phase": "Running", "lastUpdated": "2026-01-01T00:00:00Z"}));
+        let later = pipeline("2", &json!({"phase": "Running", "lastUpdated": "2026-01-01T00:10:00Z"}));
+        assert!(is_same(&running, &later));
+        assert!(!is_same(&running, &pipeline("2", &json!({"phase": "Pausing"}))));
+    }
+
+    #[test]
+    fn requests_and_answers_are_told_and_nothing_else_of_a_status_is() {
+        let status = |message: &str, active: bool| NumaflowControllerRolloutStatus {
+            message: message.to_owned(),
+            pause_request: Some(PauseRequest { active, ..PauseRequest::default() }),
+            ..NumaflowControllerRolloutStatus::default()
+        };
+        assert!(!asks_differently(Some(&status("a", false)), Some(&status("b", false))));
+        assert!(asks_differently(Some(&status("a", false)), Some(&status("a", true))));
+        let answer = |message: &str, answer: &str| PipelineRolloutStatus {
+            message: message.to_owned(),
+            pause_requests: vec![PauseAnswer { answer: answer.to_owned(), ..PauseAnswer::default() }],
+            ..PipelineRolloutStatus::default()
+        };
+        assert!(!answers_differently(Some(&answer("a", "Pausing")), Some(&answer("b", "Pausing"))));
+        assert!(answers_differently(Some(&answer("a", "Pausing")), Some(&answer("a", "Paused"))));
+        assert!(!answers_differently(None, Some(&PipelineRolloutStatus::default())));
+    }
+}
