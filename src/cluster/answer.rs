@@ -104,6 +104,12 @@ fn is_other_uid(status: &Status) -> bool {
     status.code == 422 && causes.iter().any(|cause| cause.field == "metadata.uid")
 }
 
+/// Whether the server did not carry out a JSON patch because of what it found: no words of a policy, which refuses with the
+/// same code, but its own.
+pub(super) fn is_failed_test(status: &Status) -> bool {
+    status.code == 422 && status.message.contains("the server rejected our request due to an error in our request")
+}
+
 /// Whether the server did not delete an object because it is not the one whose uid was given.
 pub(super) fn is_gone(status: &Status) -> bool {
     status.is_not_found() || (status.code == 409 && status.message.contains("UID in precondition"))

@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 use super::{
     Cluster, Failure, Lesson, Subject,
-    answer::{failure, gone_is_good, limited, own},
+    answer::{failure, gone_is_good, is_failed_test, limited, own},
     production::{delete_of, owned},
 };
 use crate::{
     api::{
-        GROUP, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController, NumaflowControllerRollout,
-        NumaflowControllerSpec, NumaflowControllerStatus, PipelineRollout, PipelineRolloutStatus, UpgradeState,
-        VERSION, label_value,
+        FINALIZER, GROUP, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController,
+        NumaflowControllerRollout, NumaflowControllerSpec, NumaflowControllerStatus, PipelineRollout,
+        PipelineRolloutStatus, UpgradeState, VERSION, label_value,
     },
     definitions::Definition,
     plan::{About, Pin, Refusal, Version},
@@ -34,11 +34,7 @@ use crate::{
 
 impl Cluster {
     pub(super) async fn set_finalizers(&self, subject: &Subject, finalizers: &[String]) -> Result<(), Failure> {
-        let meta = subject.meta();
-        let patch = json_patch(&json!([
-            expect(meta.resource_version.as_deref().unwrap_or_default()),
-            {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
-        ]))?;
+        let patch = json_patch(&finalizers_patch(subject.meta(), finalizers))?;
         match subject {
             Subject::Rollout(_) => self.keep_rollout(self.patch_subject(subject, &patch).await?),
             Subject::Controller(_) => self.keep_controller(self.patch_subject(subject, &patch).await?),
@@ -55,8 +51,11 @@ impl Cluster {
             + std::fmt::Debug,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), subject.namespace());
-        let answer = limited(api.patch(subject.name(), &owned(), patch)).await;
-        own(&format!("{}/{}", subject.kind(), subject.name()), answer)
+        match limited(api.patch(subject.name(), &owned(), patch)).await {
+            // What was to be removed is not where it was.
+            Err(kube::Error::Api(status)) if is_failed_test(&status) => Err(Failure::Conflict),
+            answer => own(&format!("{}/{}", subject.kind(), subject.name()), answer),
+        }
     }
 
     pub(super) async fn write_status(
@@ -293,6 +292,27 @@ fn expect(resource_version: &str) -> Value {
     json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
 }
 
+/// Gives an object these finalizers. Taking ours away touches nothing else and expects no version: whoever keeps changing the
+/// object does not hold it up, and what others add meanwhile stays.
+fn finalizers_patch(metadata: &ObjectMeta, wanted: &[String]) -> Value {
+    let is_ours = |finalizer: &String| finalizer == FINALIZER;
+    let ours = metadata.finalizers.iter().flatten().position(is_ours);
+    match ours.filter(|_| !wanted.iter().any(is_ours)) {
+        Some(index) => {
+            let path = format!("/metadata/finalizers/{index}");
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": metadata.uid},
+                {"op": "test", "path": path, "value": FINALIZER},
+                {"op": "remove", "path": path},
+            ])
+        }
+        None => json!([
+            expect(metadata.resource_version.as_deref().unwrap_or_default()),
+            {"op": "add", "path": "/metadata/finalizers", "value": wanted},
+        ]),
+    }
+}
+
 fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
     serde_json::from_value(operations.clone())
         .map(Patch::Json)
@@ -311,5 +331,42 @@ pub(super) fn owner_reference(subject: &Subject) -> OwnerReference {
         uid: subject.meta().uid.clone().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(finalizers: &[&str]) -> ObjectMeta {
+        ObjectMeta {
+            uid: Some("u".into()),
+            resource_version: Some("7".into()),
+            finalizers: Some(finalizers.iter().map(ToString::to_string).collect()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn our_finalizer_is_removed_from_where_it_is_and_nothing_else_is_expected_or_touched() {
+        let patch = finalizers_patch(&metadata(&["theirs", FINALIZER]), &["theirs".into()]);
+        let path = "/metadata/finalizers/1";
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": path, "value": FINALIZER},
+                {"op": "remove", "path": path},
+            ])
+        );
+        assert!(json_patch(&patch).is_ok());
+    }
+
+    #[test]
+    fn it_is_added_to_what_was_seen() {
+        let wanted = ["theirs".to_owned(), FINALIZER.to_owned()];
+        let patch = finalizers_patch(&metadata(&["theirs"]), &wanted);
+        assert_eq!(patch[0]["value"], "7");
+        assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/finalizers", "value": wanted}));
     }
 }
