@@ -17,12 +17,13 @@
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
-//! | [`cli`], [`settings`], [`config_file`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
+//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
 
 pub mod admin;
 pub mod api;
 pub mod changes;
 pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod config_file;
 pub mod controller;

@@ -3,10 +3,11 @@
 use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
-use kube::Client;
+use kube::{Config, client::ClientBuilder};
 use numaplane::{
     admin,
     cli::{Cli, Command, ControllerArgs, ManifestsArgs},
+    clock::Clock,
     generate,
     metrics::Metrics,
     operator::Operator,
@@ -72,9 +73,9 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
             .map_err(|error| format!("--admin-address {}: {error}", args.admin_address))?;
         let address = listener.local_addr().map_err(|error| format!("--admin-address: {error}"))?;
         let served = tokio::spawn(axum::serve(listener, admin::router(metrics.clone())).into_future());
-        let client = Client::try_default().await.map_err(|error| {
-            format!("no way to the API server: {error} (set KUBECONFIG, or run in a pod with a service account)")
-        })?;
+        let config = Config::infer().await.map_err(|error| no_way(&error))?;
+        let clock = Clock::default();
+        let client = ClientBuilder::try_from(config).map_err(|error| no_way(&error))?.with_layer(&clock).build();
         let shutdown = CancellationToken::new();
         tokio::spawn(end_on_signal(shutdown.clone()));
         tracing::info!(
@@ -83,11 +84,15 @@ fn controller(args: &ControllerArgs) -> Result<(), String> {
             admin = %address,
             "starting"
         );
-        let result = Operator::run(client, settings, metrics, shutdown).await;
+        let result = Operator::run(client, clock, settings, metrics, shutdown).await;
         tracing::info!("ended");
         served.abort();
         result
     })
+}
+
+fn no_way(error: &dyn std::error::Error) -> String {
+    format!("no way to the API server: {error} (set KUBECONFIG, or run in a pod with a service account)")
 }
 
 /// SIGTERM and Ctrl-C end the process in good order; a second one ends it at once.

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::watches::{definition_scopes, scopes, watched_kinds};
 use crate::{
+    clock::Clock,
     cluster::{Cluster, Failure, Lesson, Subject},
     controller::alone,
     manifest::Part,
@@ -69,6 +70,7 @@ struct Failures {
 /// The operator.
 pub struct Operator {
     client: Client,
+    clock: Clock,
     settings: Settings,
     world: Arc<World>,
     queue: Arc<Queue<Task>>,
@@ -81,13 +83,14 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Serves until `shutdown`, then finishes what is in flight.
+    /// Serves until `shutdown`, then finishes what is in flight. The clock is a layer of the client.
     ///
     /// # Errors
     /// The config file cannot be used, or a watch ended, which none does by itself: what it fed would be stale for ever,
     /// so the process has to be started again.
     pub async fn run(
         client: Client,
+        clock: Clock,
         settings: Settings,
         metrics: Arc<Metrics>,
         shutdown: CancellationToken,
@@ -114,6 +117,7 @@ impl Operator {
             queue: Arc::default(),
             failures: Mutex::default(),
             client,
+            clock,
             settings,
             world,
             metrics,
@@ -135,7 +139,8 @@ impl Operator {
         let mut workers = JoinSet::new();
         let mut broken = None;
         if operator.synced(&shutdown).await {
-            operator.world.begin(Timestamp::now());
+            // Not before: the clock is right since the first answer.
+            operator.world.begin(operator.clock.now());
             operator.metrics.set_ready(true);
             tracing::info!("all caches are synced, at work");
             for _ in 0..operator.settings.workers.max(1) {
@@ -291,7 +296,7 @@ impl Operator {
     }
 
     fn decide(&self, task: &Task, learned: &Learned) -> Option<(Subject, Plan)> {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         match task {
             Task::Rollout(namespace, name) => {
                 let decoded = self.world.rollouts.get(namespace, name)?;

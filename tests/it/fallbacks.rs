@@ -334,9 +334,10 @@ async fn a_file_that_cannot_be_used_at_the_start_ends_the_process_with_what_is_w
     let scene = Scene::new("no-start").await;
     let file = Mounted::new("strategy:\n  type: progresive\n");
     let run = async || {
-        let client = control_plane().operator(&Faults::default(), None).await;
+        let (client, clock) = control_plane().operator(&Faults::default(), None).await;
         let settings = Settings { config: Some(file.path()), ..scene.settings() };
-        Operator::run(client, settings, Arc::new(Metrics::new().unwrap()), CancellationToken::new()).await.unwrap_err()
+        let metrics = Arc::new(Metrics::new().unwrap());
+        Operator::run(client, clock, settings, metrics, CancellationToken::new()).await.unwrap_err()
     };
     let place = format!("config file {}", file.path().display());
     assert_eq!(

@@ -15,6 +15,7 @@ use kube::{
     client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
+use numaplane::clock::Clock;
 use serde_json::Value;
 
 use super::{faults::Faults, leases::Leases, wait::eventually};
@@ -119,15 +120,17 @@ impl ControlPlane {
         client(&self.administrator).await
     }
 
-    /// A client of the operator, whose requests are in the audit log and pass through `faults`.
-    pub async fn operator(&self, faults: &Faults, act_as: Option<&str>) -> Client {
+    /// A client of the operator, whose requests are in the audit log and pass through `faults`, and the clock that it reads.
+    pub async fn operator(&self, faults: &Faults, act_as: Option<&str>) -> (Client, Clock) {
         let mut config = config(&self.operator).await;
         // A test that counts or answers requests must see each of them once.
         config.default_retry = false;
         if let Some(user) = act_as {
             config.auth_info = AuthInfo { impersonate: Some(user.to_owned()), ..config.auth_info };
         }
-        ClientBuilder::try_from(config).expect("a client can be made").with_layer(faults).build()
+        let clock = Clock::default();
+        let builder = ClientBuilder::try_from(config).expect("a client can be made");
+        (builder.with_layer(&clock).with_layer(faults).build(), clock)
     }
 }
 

@@ -44,10 +44,10 @@ pub fn settings(operator_namespace: &str, namespaces: impl IntoIterator<Item = S
 impl Running {
     /// Starts an operator and waits until it is at work.
     pub async fn start(settings: Settings, faults: Faults, act_as: Option<&str>) -> Self {
-        let client = control_plane().operator(&faults, act_as).await;
+        let (client, clock) = control_plane().operator(&faults, act_as).await;
         let metrics = Arc::new(Metrics::new().expect("metrics can be made"));
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(Operator::run(client, settings, metrics.clone(), shutdown.clone()));
+        let task = tokio::spawn(Operator::run(client, clock, settings, metrics.clone(), shutdown.clone()));
         eventually("the operator is ready", async || {
             metrics.ready().then_some(()).ok_or_else(|| "not ready".to_owned())
         })

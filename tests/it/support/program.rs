@@ -27,7 +27,7 @@ pub struct Program {
 impl Program {
     /// Starts the program for the namespaces of a scene.
     pub async fn start(scene: &Scene, faults: &Faults) -> Self {
-        let client = control_plane().operator(faults, None).await;
+        let (client, _) = control_plane().operator(faults, None).await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
         let forward = Router::new().fallback(move |request: Request| forward(client.clone(), request));
