@@ -112,5 +112,7 @@ pub(super) fn is_failed_test(status: &Status) -> bool {
 
 /// Whether the server did not delete an object because it is not the one whose uid was given.
 pub(super) fn is_gone(status: &Status) -> bool {
-    status.is_not_found() || (status.code == 409 && status.message.contains("UID in precondition"))
+    // In the words of its store, and in those of what stands before that.
+    let other = ["UID in precondition", "UID in the precondition"];
+    status.is_not_found() || (status.code == 409 && other.iter().any(|words| status.message.contains(words)))
 }
