@@ -20,6 +20,7 @@ mod conflicts;
 mod counts;
 mod crash;
 mod crds;
+mod dataplane;
 mod definitions;
 mod deletion;
 mod fallbacks;

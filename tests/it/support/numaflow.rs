@@ -10,8 +10,12 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{control_plane::install_crd, team::Team, wait::eventually};
 
-const KINDS: [(&str, &str); 3] =
-    [("Pipeline", "pipelines"), ("InterStepBufferService", "interstepbufferservices"), ("MonoVertex", "monovertices")];
+const KINDS: [(&str, &str); 4] = [
+    ("Pipeline", "pipelines"),
+    ("InterStepBufferService", "interstepbufferservices"),
+    ("MonoVertex", "monovertices"),
+    ("Vertex", "vertices"),
+];
 
 /// Held by tests that need the kinds to be there, or need them not to be there.
 static KINDS_IN_USE: RwLock<()> = RwLock::const_new(());
