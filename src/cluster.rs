@@ -116,6 +116,10 @@ pub enum Lesson {
     Seen(Look, Evidence),
     /// What was read of the vertices and pods of the pipeline of this name.
     PlaneSeen(String, DataPlane),
+    /// The server would accept this change of a Numaflow object, with this hash of what is wanted.
+    Planned(String, String),
+    /// Vertices were changed: what was read of them is old.
+    PlanesChanged,
     /// The lease of the isolated copy with this instance is gone.
     LeaseDeleted(String),
     /// The isolated copy with this instance still has pods.
@@ -194,7 +198,7 @@ impl Cluster {
                 return self.check_numaflow(subject, kind, body, expect).await;
             }
             Step::PatchNumaflow { kind, object, patch, .. } => {
-                self.patch_numaflow(namespace, kind, object, patch).await?;
+                return self.patch_numaflow(namespace, kind, object, patch).await;
             }
             Step::DeleteNumaflow { kind, object } => self.delete_numaflow(namespace, kind, object).await?,
             Step::LookAtPipeline { name } => {

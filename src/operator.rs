@@ -327,7 +327,7 @@ impl Operator {
                     }
                 };
                 let snapshot = observe::pipeline(&self.world, found, learned);
-                let plan = pipeline::decide(&snapshot, &self.world.defaults(namespace), now);
+                let plan = pipeline::decide(&snapshot, now);
                 Some((Subject::Pipeline(found.clone()), plan))
             }
         }
@@ -426,6 +426,10 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         Lesson::PlaneSeen(pipeline, plane) => {
             learned.planes.insert(pipeline, plane);
         }
+        Lesson::Planned(name, hash) => {
+            learned.planned.insert((name, hash));
+        }
+        Lesson::PlanesChanged => learned.planes.clear(),
         Lesson::LeaseDeleted(instance) => {
             learned.deleted_leases.insert(instance);
         }

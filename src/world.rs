@@ -333,12 +333,6 @@ impl World {
         self.since.get().copied().unwrap_or(Timestamp::MAX)
     }
 
-    /// Which changes of a kind of Numaflow's need what.
-    #[must_use]
-    pub fn rules(&self, _kind: &str) -> Arc<Rules> {
-        Arc::default()
-    }
-
     /// Numaflow objects in a namespace.
     #[must_use]
     pub fn dependants(&self, namespace: &str) -> Dependants {
@@ -377,6 +371,8 @@ impl World {
         look(self.isb_services.synced(), self.isb_services.stale(), "InterStepBufferServices");
         let configs = &self.namespace_configs;
         look(configs.synced(), configs.stale(), "namespace-level ConfigMaps");
+        let configs = &self.changes_configs;
+        look(configs.synced(), configs.stale(), "usde-config ConfigMaps");
         unknown
     }
 

@@ -48,7 +48,7 @@ pub(super) fn failure(error: &kube::Error, about: About, what: &str) -> Failure 
         // Another object than the one that was seen.
         422 if is_other_uid(status) => Failure::Conflict,
         // Of an object of our own that must be there: somebody deleted it, and the watch will say so.
-        404 if about == About::Own => Failure::Conflict,
+        404 if matches!(about, About::Own | About::Steering) => Failure::Conflict,
         // What is too large for the server's store is answered with 500, and will be the next time too.
         500 if status.message.contains("too large") || status.message.contains("ResourceExhausted") => {
             Failure::Refused(Box::new(Refusal {

@@ -9,7 +9,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Cluster, Failure, Subject,
+    Cluster, Failure, Lesson, Subject,
     answer::{failure, is_gone, limited, own, with_sources},
     own::{mistake, owner_reference},
     production::delete_of,
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     api::{MANAGER_LIFECYCLE, MANAGER_NUMAFLOW},
     kinds,
+    live::ANNOTATION_APPLIED,
     numaflow::{DataPlane, LivePipeline, VertexPod, VertexSeen},
     pipeline::snapshot::IsbSeen,
     plan::{About, Refusal, Version},
@@ -66,12 +67,31 @@ impl Cluster {
         kind: &str,
         object: &Version,
         patch: &Value,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Lesson>, Failure> {
         let api = self.numaflow(namespace, kind)?;
         let parameters = PatchParams { field_manager: Some(MANAGER_LIFECYCLE.to_owned()), ..PatchParams::default() };
         let answer = limited(api.patch(&object.name, &parameters, &Patch::Merge(&expecting(patch, object)))).await;
-        self.keep_numaflow(kind, &own(&format!("{kind}/{}", object.name), answer)?);
-        Ok(())
+        let what = format!("{kind}/{}", object.name);
+        self.keep_numaflow(kind, &answer.map_err(|error| failure(&error, About::Steering, &what))?);
+        // Whatever was read of a pipeline's vertices is not so any more.
+        Ok(if kind == "Vertex" { vec![Lesson::PlanesChanged] } else { Vec::new() })
+    }
+
+    /// Asks the server what it would say to an apply.
+    pub(super) async fn check_numaflow(
+        &self,
+        subject: &Subject,
+        kind: &str,
+        body: &Value,
+        expect: &Version,
+    ) -> Result<Vec<Lesson>, Failure> {
+        let body = completed(subject, kind, body, Some(expect));
+        let parameters = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER_NUMAFLOW).force() };
+        let api = self.numaflow(subject.namespace(), kind)?;
+        let answer = limited(api.patch(&expect.name, &parameters, &Patch::Apply(&body))).await;
+        own(&format!("{kind}/{}", expect.name), answer)?;
+        let hash = body["metadata"]["annotations"][ANNOTATION_APPLIED].as_str().unwrap_or_default();
+        Ok(vec![Lesson::Planned(expect.name.clone(), hash.to_owned())])
     }
 
     /// Deletes an object of this very uid; one that is gone already is as good. What Numaflow made of it goes by its own

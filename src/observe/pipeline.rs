@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     api::{LABEL_PARENT, NumaflowControllerRollout, PipelineRollout, child_number, label_value},
+    changes::Kind,
     numaflow::LivePipeline,
     pipeline::snapshot::{Controller, Request, Scope, Snapshot},
     plan::Learned,
@@ -44,7 +45,7 @@ pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned
         isb: world.isb_services.in_namespace(namespace).into_iter().map(|(name, isb)| (name, (*isb).clone())).collect(),
         pipelines: count,
         strategy: world.defaults(namespace).strategy,
-        rules: world.rules("Pipeline"),
+        rules: world.rules(Kind::Pipeline),
         watching_since: world.since(),
         learned: learned.clone(),
     }

@@ -125,7 +125,8 @@ impl Operator {
             &scope,
             "usde-config ConfigMaps",
             &self.world.changes_configs,
-            watcher::watcher(self.api::<ConfigMap>(&scope), config),
+            self.api::<ConfigMap>(&scope),
+            config,
             |object| ChangesConfig {
                 uid: object.uid().unwrap_or_default(),
                 written: changes::parse(object.data.as_ref().unwrap_or(&BTreeMap::new())),

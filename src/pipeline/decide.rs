@@ -254,8 +254,7 @@ impl<'a> Turn<'a> {
 
     /// What the server said to a write of this turn.
     pub(super) fn refusal(&self) -> Option<Refusal> {
-        let learned = &self.s.learned;
-        learned.own_refusal().or_else(|| learned.silences.first()).cloned()
+        self.s.learned.own_trouble().cloned()
     }
 
     /// Text of the retry annotation.

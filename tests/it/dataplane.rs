@@ -23,7 +23,7 @@ use crate::support::{Scene, Team, control_plane::control_plane, eventually, faul
 async fn writer(team: &Team) -> (Cluster, Arc<World>) {
     let (client, _) = control_plane().operator(&Faults::default(), None).await;
     let names = [team.namespace.clone()];
-    let world = Arc::new(World::new(&names, &names, [], Defaults::default()));
+    let world = Arc::new(World::new(&names, &names, "", [], Defaults::default()));
     (Cluster::new(client, world.clone()), world)
 }
 
