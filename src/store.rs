@@ -75,6 +75,15 @@ pub struct Change<T> {
     pub new: Option<Arc<T>>,
 }
 
+/// That more is known of a kind than its objects say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// All that a watch sees is known now.
+    FirstList,
+    /// The kind came to be served or ceased to be, or what is known had been old.
+    Otherwise,
+}
+
 /// How many uids of gone objects are remembered: far more than answers can be under way.
 const REMEMBERED: usize = 1024;
 /// Time without contact after which what is known may be old.
@@ -148,26 +157,28 @@ impl<T> Store<T> {
         changes
     }
 
-    /// Says that a watch has listed, and that what it brought has been passed on. Returns whether more is known now than
-    /// the objects say: it is the first time, it was not served before, or nothing had been heard for long.
-    pub fn listed(&self, watch: &str) -> bool {
+    /// Says that a watch has listed, and that what it brought has been passed on.
+    pub fn listed(&self, watch: &str) -> Option<News> {
         let heard = self.heard(watch);
         let mut inner = self.lock();
+        let served = inner.absent.remove(watch);
         let first = inner.pending.remove(watch);
-        inner.absent.remove(watch) || first || heard
+        first.then_some(News::FirstList).or(served.then_some(News::Otherwise)).or(heard)
     }
 
-    /// Says that a watch was told that nobody serves the kind. Returns whether that is news.
-    pub fn absent(&self, watch: &str) -> bool {
+    /// Says that a watch was told that nobody serves the kind.
+    pub fn absent(&self, watch: &str) -> Option<News> {
         let mut inner = self.lock();
         inner.lost.remove(watch);
-        inner.pending.remove(watch);
-        inner.absent.insert(watch.to_owned())
+        let first = inner.pending.remove(watch);
+        let absent = inner.absent.insert(watch.to_owned());
+        first.then_some(News::FirstList).or(absent.then_some(News::Otherwise))
     }
 
-    /// Says that a watch brought something. Returns whether nothing had been heard for long.
-    pub fn heard(&self, watch: &str) -> bool {
-        self.lock().lost.remove(watch).is_some_and(|since| since.elapsed() > FRESH)
+    /// Says that a watch brought something.
+    pub fn heard(&self, watch: &str) -> Option<News> {
+        let since = self.lock().lost.remove(watch)?;
+        (since.elapsed() > FRESH).then_some(News::Otherwise)
     }
 
     /// Says that a watch failed.
@@ -271,8 +282,8 @@ mod tests {
         store.offer(("y".into(), "b".into()), seen("2", 1), 2);
         let changes = store.replace(Some("x"), vec![(("x".into(), "c".into()), seen("3", 2), 3)]);
         assert_eq!(changes.len(), 2, "a is gone, c is new");
-        assert!(store.listed("x"));
-        assert!(!store.listed("x"));
+        assert_eq!(store.listed("x"), Some(News::FirstList));
+        assert_eq!(store.listed("x"), None);
         assert!(!store.synced());
         assert!(store.get("y", "b").is_some());
         store.replace(Some("y"), vec![]);
@@ -293,21 +304,21 @@ mod tests {
         assert!(store.stale(), "counted from the first failure");
         store.listed("y");
         assert!(store.stale(), "another watch says nothing about it");
-        assert!(store.listed("x"), "that is news");
+        assert_eq!(store.listed("x"), Some(News::Otherwise));
         assert!(!store.stale());
         store.lost("x");
-        assert!(!store.heard("x"), "that is none");
+        assert_eq!(store.heard("x"), None);
     }
 
     #[test]
     fn a_kind_that_is_not_served_counts_as_listed_and_fresh_and_its_coming_is_news() {
         let store = Store::<u8>::new(["x".into()]);
         store.lost("x");
-        assert!(store.absent("x"));
-        assert!(!store.absent("x"));
+        assert_eq!(store.absent("x"), Some(News::FirstList));
+        assert_eq!(store.absent("x"), None);
         assert_eq!((store.synced(), store.served(), store.stale()), (true, false, false));
-        assert!(store.listed("x"));
+        assert_eq!(store.listed("x"), Some(News::Otherwise));
         assert!(store.served());
-        assert!(!store.listed("x"));
+        assert_eq!(store.listed("x"), None);
     }
 }

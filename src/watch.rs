@@ -9,7 +9,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use crate::store::{Change, Key, Seen, Store};
+use crate::store::{Change, Key, News, Seen, Store};
 
 /// What a watch follows.
 #[derive(Clone, Debug)]
@@ -28,15 +28,14 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 /// hangs says as much: a fresh list tells them apart, before what is known counts as old.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Follows objects for ever (until the task is dropped). `news` is called when more is known than the objects say: the first
-/// list is in, the kind came to be served or ceased to be, or nothing had been heard for long.
+/// Follows objects for ever (until the task is dropped). `news` is called when more is known than the objects say.
 pub async fn follow<K, T, S>(
     scope: Scope,
     watch: impl Fn() -> S + Send,
     store: Arc<Store<T>>,
     read: impl Fn(&K) -> T + Send,
     changed: impl Fn(&Change<T>) + Send,
-    news: impl Fn(&Scope) + Send,
+    news: impl Fn(&Scope, News) + Send,
 ) where
     K: Resource + Clone + Debug + Send + 'static,
     S: Stream<Item = watcher::Result<Event<K>>> + Send,
@@ -78,8 +77,8 @@ pub async fn follow<K, T, S>(
                     for change in store.replace(scope.namespace.as_deref(), Vec::new()) {
                         changed(&change);
                     }
-                    if store.absent(&scope.name) {
-                        news(&scope);
+                    if let Some(what) = store.absent(&scope.name) {
+                        news(&scope, what);
                     }
                 } else {
                     store.lost(&scope.name);
@@ -100,8 +99,10 @@ pub async fn follow<K, T, S>(
                 trouble.clear();
             }
             // After a list, what it brought is passed on first.
-            if !matches!(event, Event::InitDone) && store.heard(&scope.name) {
-                news(&scope);
+            if !matches!(event, Event::InitDone)
+                && let Some(what) = store.heard(&scope.name)
+            {
+                news(&scope, what);
             }
         }
         match event {
@@ -112,8 +113,8 @@ pub async fn follow<K, T, S>(
                 for change in store.replace(scope.namespace.as_deref(), complete) {
                     changed(&change);
                 }
-                if store.listed(&scope.name) {
-                    news(&scope);
+                if let Some(what) = store.listed(&scope.name) {
+                    news(&scope, what);
                 }
             }
             Event::Apply(object) => {
@@ -180,7 +181,7 @@ mod tests {
             stream::iter(first).chain(stream::pending())
         };
         let scope = Scope { name: "x".into(), namespace: None, what: "things".into() };
-        tokio::spawn(async move { follow(scope, watch, store, |_| (), |_| (), |_| ()).await })
+        tokio::spawn(async move { follow(scope, watch, store, |_| (), |_| (), |_, _| ()).await })
     }
 
     #[tokio::test(start_paused = true)]

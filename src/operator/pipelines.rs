@@ -210,6 +210,13 @@ impl Operator {
         }
     }
 
+    /// Wants the rollouts of all pipelines to be looked at.
+    pub(super) fn enqueue_all_pipelines(&self) {
+        for (namespace, name) in self.world.pipeline_rollouts.keys() {
+            self.queue.add(Task::Pipeline(namespace, name));
+        }
+    }
+
     /// Wants the rollouts of pipelines to be looked at.
     pub(super) fn enqueue_pipelines(&self, namespace: &str) {
         for (name, _) in self.world.pipeline_rollouts.in_namespace(namespace) {

@@ -244,8 +244,6 @@ impl Operator {
                 self.queue.add(Task::Controller(namespace, name));
             }
         }
-        for (namespace, name) in self.world.pipeline_rollouts.keys() {
-            self.queue.add(Task::Pipeline(namespace, name));
-        }
+        self.enqueue_all_pipelines();
     }
 }

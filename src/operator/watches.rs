@@ -24,7 +24,7 @@ use crate::{
     kinds,
     live::Live,
     settings::Settings,
-    store::{Change, Store},
+    store::{Change, News, Store},
     watch::{Scope, follow},
     world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState},
 };
@@ -141,10 +141,13 @@ impl Operator {
         let scope = Scope { name: scope.0.clone(), namespace: scope.1.clone(), what: what.to_owned() };
         let store = store.clone();
         let this = self.clone();
-        // What is decided without a list (that something is in use, say) is decided again with it.
-        let news = move |scope: &Scope| match &scope.namespace {
-            Some(namespace) => this.enqueue_namespace(namespace),
-            None => this.enqueue_all(),
+        let news = move |scope: &Scope, news: News| match (news, &scope.namespace) {
+            // What is decided without a list (that something is in use, say) is decided again with it.
+            (News::FirstList, Some(namespace)) => this.enqueue_namespace(namespace),
+            (News::FirstList, None) => this.enqueue_all(),
+            // Pipelines ask whether they are served, and whether what is known is old; nobody else does.
+            (News::Otherwise, Some(namespace)) => this.enqueue_pipelines(namespace),
+            (News::Otherwise, None) => this.enqueue_all_pipelines(),
         };
         let watch = move || watcher(api.clone(), config.clone());
         tasks.spawn(async move { follow(scope, watch, store, read, changed, news).await });
