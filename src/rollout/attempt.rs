@@ -214,6 +214,11 @@ impl Turn<'_> {
 
     /// Ends an attempt in status.
     pub(super) fn end(&mut self, upgrade: &Upgrade, result: AttemptResult, stage: &str, reason: &str, message: &str) {
+        if reason != "Deleting"
+            && let Some(text) = self.force()
+        {
+            self.use_force(text, "nothing: the attempt that it was for ended before");
+        }
         self.end_drain(upgrade, message);
         self.next.upgrade = None;
         self.next.last_attempt = Some(LastAttempt {

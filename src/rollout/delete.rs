@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, Phase, Promoted, Upgrade, mark_of_rollout},
+    api::{
+        ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, NumaflowControllerRolloutStatus, Phase, Promoted,
+        Upgrade, mark_of_rollout,
+    },
     controller::removal::{Leaving, Removal, next},
     manifest::Manifest,
     plan::{Plan, Step},
@@ -27,6 +30,11 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
     let inventory = s.inventory();
     let forced = s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE));
+    if let Some(text) = turn.force().filter(|_| s.learned.own_refusal().is_none()) {
+        turn.use_force(text, "the waiting of the deletion");
+        let status = NumaflowControllerRolloutStatus { last_force: turn.next.last_force, ..turn.stored };
+        return Plan::of(vec![Step::WriteStatus { status: Box::new(status), events: Vec::new() }]);
+    }
     let removal = next(&Leaving {
         mark: &mark_of_rollout(s.name()),
         instance,

@@ -1,5 +1,6 @@
 //! Decisions, tested in a model of the cluster: named scenarios, and properties over random histories.
 
+mod drain;
 mod model;
 mod properties;
 mod purity;

@@ -1,6 +1,9 @@
 //! A cluster in memory: takes the steps of plans as the API server would, and plays controllers, users and crashes.
 
+mod pipelines;
 mod questions;
+
+pub use pipelines::Rule;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,6 +64,10 @@ pub struct Model {
     pub immutable: BTreeSet<String>,
     /// Whether versions that are defined can be isolated.
     pub isolatable: bool,
+    /// Pipelines, as drains see them.
+    pub pipes: Vec<pipelines::Pipe>,
+    /// ISB services of the instance without a name.
+    pub isbs: BTreeMap<String, crate::numaflow::IsbEvidence>,
     /// Numaflow objects that the watches have not brought yet.
     pub unseen: Vec<Dependant>,
     /// Since when the process looks.
@@ -75,6 +82,8 @@ pub struct Model {
     pub leases: BTreeMap<String, String>,
     pub now: Timestamp,
     pub log: Vec<String>,
+    /// Reasons of the events told.
+    pub events: Vec<&'static str>,
     next_uid: u64,
 }
 
@@ -141,6 +150,8 @@ impl Model {
             refused: BTreeSet::new(),
             immutable: BTreeSet::new(),
             isolatable,
+            pipes: Vec::new(),
+            isbs: BTreeMap::new(),
             unseen: Vec::new(),
             watching_since: Timestamp::MIN,
             unreadable: false,
@@ -149,6 +160,7 @@ impl Model {
             leases: BTreeMap::new(),
             now: Timestamp::from_second(1_800_000_000).unwrap(),
             log: Vec::new(),
+            events: Vec::new(),
             next_uid: 1,
         };
         model.define("1.0", &["numaflow-controller"]);
@@ -285,8 +297,10 @@ impl Model {
             let holder = self.leases.get(lease)?;
             Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: Some(self.now), seconds: 15 })
         });
-        let unreadable = (self.unreadable && look.lease.is_some()).then(|| "too many requests".to_owned());
-        Evidence { lease, pods, unreadable, ..Evidence::default() }
+        let asked = look.lease.is_some() || !look.isb.is_empty();
+        let unreadable = (self.unreadable && asked).then(|| "too many requests".to_owned());
+        let isb = look.isb.iter().filter_map(|name| Some((name.clone(), self.isbs.get(name)?.clone()))).collect();
+        Evidence { lease, pods, isb, unreadable }
     }
 
     pub fn snapshot(&self, learned: &Learned) -> Snapshot {
@@ -346,8 +360,8 @@ impl Model {
             unwatched: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             dependants: self.dependants.clone(),
-            pipelines: Vec::new(),
-            isb_services: Vec::new(),
+            pipelines: self.pipes.iter().map(|p| p.seen.clone()).collect(),
+            isb_services: self.isbs.keys().map(|name| (name.clone(), String::new())).collect(),
             learned: learned.clone(),
         }
     }
@@ -441,6 +455,7 @@ impl Model {
         let mut idle = 0;
         for _ in 0..600 {
             self.play_workloads();
+            self.play_pipelines();
             let before = self.rollout.status.clone();
             let (steps, again) = self.turn(usize::MAX);
             idle = if steps == 0 || self.rollout.status == before { idle + 1 } else { 0 };
@@ -499,9 +514,12 @@ impl Model {
                 self.rollout.metadata.finalizers = Some(all.clone());
                 self.gone = self.rollout.metadata.deletion_timestamp.is_some() && all.is_empty();
             }
-            Step::WriteStatus { status, .. } => {
+            Step::WriteStatus { status, events } => {
+                self.events.extend(events.iter().map(|e| e.reason));
                 let stored = serde_json::to_value(status).unwrap();
+                let before = self.request();
                 self.rollout.status = Some(serde_json::from_value(stored).unwrap());
+                self.check_request(before.as_ref());
             }
             Step::ReadPin { .. } => {}
             Step::WritePipelineStatus { .. }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
-use super::model::Model;
+use super::model::{Model, Rule};
+use crate::api::{ANNOTATION_FORCE, PpndSpec, Wait};
 
 /// What can happen to a rollout.
 #[derive(Clone, Debug)]
@@ -32,11 +33,28 @@ enum Happening {
     Label(usize, usize),
     /// Leases cannot be read.
     Unreadable(bool),
+    /// Another strategy.
+    Manner(usize),
+    /// Another time-out for drains, and whether the attempt is given up then.
+    DrainTimeout(usize, bool),
+    /// The user will not wait.
+    Force(usize),
+    /// A pipeline is made, or answers otherwise from now on.
+    Pipeline(usize, usize),
+    /// Somebody deletes a pipeline, or its rollout.
+    DeletePipeline(usize, bool),
+    /// Pipelines look at who asks.
+    Look,
+    /// An ISB service is made, or its health changes.
+    Isb(usize, bool),
     /// Another happening, which the operator has not seen when it decides the next time.
     Unseen(Box<Happening>),
 }
 
 const VERSIONS: [&str; 4] = ["1.0", "2.0", "3.0-broken", "9.9"];
+const STRATEGIES: [&str; 3] = ["progressive", "no-strategy", "pause-and-drain"];
+const TIMEOUTS: [Option<&str>; 4] = [None, Some("0s"), Some("1m"), Some("10m")];
+const RULES: [Rule; 6] = [Rule::Drains(0), Rule::Drains(3), Rule::Undrained(2), Rule::Slow, Rule::Stuck, Rule::Excused];
 
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
@@ -64,6 +82,13 @@ fn seen() -> impl Strategy<Value = Happening> {
         2 => Just(Happening::BreakCopies),
         1 => (0..3usize, 0..3usize).prop_map(|(n, label)| Happening::Label(n, label)),
         1 => any::<bool>().prop_map(Happening::Unreadable),
+        2 => (0..STRATEGIES.len() + 2).prop_map(Happening::Manner),
+        1 => (0..TIMEOUTS.len(), any::<bool>()).prop_map(|(n, abort)| Happening::DrainTimeout(n, abort)),
+        1 => (0..3usize).prop_map(Happening::Force),
+        2 => (0..3usize, 0..RULES.len()).prop_map(|(n, rule)| Happening::Pipeline(n, rule)),
+        1 => (0..3usize, any::<bool>()).prop_map(|(n, rollout)| Happening::DeletePipeline(n, rollout)),
+        3 => Just(Happening::Look),
+        1 => (0..2usize, any::<bool>()).prop_map(|(n, healthy)| Happening::Isb(n, healthy)),
     ]
 }
 
@@ -117,6 +142,28 @@ fn happen(model: &mut Model, happening: &Happening) {
         }
         Happening::Linger(seconds) => model.lease_from = model.now + SignedDuration::from_secs(*seconds as i64),
         Happening::Unreadable(on) => model.unreadable = *on,
+        Happening::Manner(n) => {
+            let kind = STRATEGIES[(*n).min(STRATEGIES.len() - 1)];
+            model.edit(|spec| spec.strategy.get_or_insert_default().kind = Some(kind.into()));
+        }
+        Happening::DrainTimeout(n, abort) => model.edit(|spec| {
+            let drain_timeout = TIMEOUTS[*n].map(Wait::from);
+            let ppnd = PpndSpec { drain_timeout, on_drain_timeout: abort.then(|| "Abort".into()) };
+            spec.strategy.get_or_insert_default().ppnd = Some(ppnd);
+        }),
+        Happening::Force(n) => model.annotate(ANNOTATION_FORCE, &format!("text {n}")),
+        Happening::Pipeline(n, rule) => model.pipeline(&format!("p-{n}"), RULES[*rule]),
+        Happening::DeletePipeline(n, rollout) => {
+            if let Some(pipe) = model.pipes.get_mut(*n) {
+                if *rollout {
+                    pipe.seen.rollout = None;
+                } else {
+                    pipe.seen.deleting = true;
+                }
+            }
+        }
+        Happening::Look => model.play_pipelines(),
+        Happening::Isb(n, healthy) => model.isb(&format!("isb-{n}"), *healthy),
         Happening::Unseen(happening) => {
             let before = model.clone();
             happen(model, happening);
@@ -140,6 +187,15 @@ fn happen(model: &mut Model, happening: &Happening) {
     }
 }
 
+/// Only a time-out ends the waiting for pipelines that never pause: where there is none (or it gives up the attempt), they
+/// do in the end.
+fn pause_in_the_end(model: &mut Model) {
+    let ppnd = model.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.clone()).unwrap_or_default();
+    if ppnd.drain_timeout.is_none() || ppnd.on_drain_timeout.is_some() {
+        model.pipes.iter_mut().for_each(|p| p.rule = Rule::Undrained(1));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
@@ -154,13 +210,18 @@ proptest! {
             happen(&mut model, happening);
         }
         model.refused.clear();
+        for n in 0..2 {
+            model.isbs.get_mut(&format!("isb-{n}")).into_iter().for_each(|isb| isb.phase = "Running".into());
+        }
+        pause_in_the_end(&mut model);
         model.lease_from = Timestamp::MIN;
         model.unreadable = false;
         model.define("5.0", &["numaflow-controller"]);
         model.edit(|spec| spec.paused = None);
         model.set_version("5.0");
         model.run();
-        prop_assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("5.0")));
+        prop_assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("5.0")), "{}", model.message());
+        prop_assert!(!model.asks());
         prop_assert_eq!(model.children.len(), 1);
         prop_assert_eq!(model.live.len(), 2, "{:?} {:?}", model.production(), model.copies());
         prop_assert_eq!(model.leases.keys().collect::<Vec<_>>(), ["numaflow-controller-lock"]);
@@ -179,8 +240,11 @@ proptest! {
             happen(&mut model, happening);
         }
         model.edit(|spec| spec.paused = None);
+        pause_in_the_end(&mut model);
         model.run();
         prop_assert!(matches!(model.phase(), "Deployed" | "Failed"), "{}", model.message());
+        let running = matches!(model.stage(), Some("Drain" | "CutOver" | "Confirm" | "RollBack"));
+        prop_assert!(running || !model.asks(), "nobody is asked at rest");
     }
 
     #[test]
