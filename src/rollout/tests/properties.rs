@@ -187,12 +187,25 @@ fn happen(model: &mut Model, happening: &Happening) {
     }
 }
 
+/// A rollout that may have something confirmed, and pipelines that pause for the next version.
+fn start(isolatable: bool, drains: bool) -> Model {
+    let mut model = Model::with(isolatable);
+    if drains {
+        happen(&mut model, &Happening::Manner(2));
+        model.pipeline("p-0", Rule::Drains(1));
+        model.pipeline("p-1", Rule::Slow);
+        model.isb("isb-0", true);
+        model.run();
+    }
+    model
+}
+
 /// Only a time-out ends the waiting for pipelines that never pause: where there is none (or it gives up the attempt), they
 /// do in the end.
 fn pause_in_the_end(model: &mut Model) {
     let ppnd = model.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.clone()).unwrap_or_default();
     if ppnd.drain_timeout.is_none() || ppnd.on_drain_timeout.is_some() {
-        model.pipes.iter_mut().for_each(|p| p.rule = Rule::Undrained(1));
+        model.pipes.iter_mut().for_each(|p| p.rule = Rule::Undrained(0));
     }
 }
 
@@ -203,9 +216,9 @@ proptest! {
     /// every turn, no apply to another object than the one seen) are checked by the model after each step.
     #[test]
     fn whatever_happened_a_good_spec_gets_you_out(
-        isolatable in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
+        isolatable in any::<bool>(), drains in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
     ) {
-        let mut model = Model::with(isolatable);
+        let mut model = start(isolatable, drains);
         for happening in &history {
             happen(&mut model, happening);
         }
@@ -233,9 +246,9 @@ proptest! {
 
     #[test]
     fn every_story_has_an_end(
-        isolatable in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
+        isolatable in any::<bool>(), drains in any::<bool>(), history in prop::collection::vec(happening(), 0..40)
     ) {
-        let mut model = Model::with(isolatable);
+        let mut model = start(isolatable, drains);
         for happening in &history {
             happen(&mut model, happening);
         }
@@ -266,12 +279,19 @@ proptest! {
 
     #[test]
     fn a_crash_after_any_step_ends_as_if_there_had_been_none(
-        version in 0..VERSIONS.len(), immutable in any::<bool>(), first in any::<bool>(), isolatable in any::<bool>()
+        version in 0..VERSIONS.len(), immutable in any::<bool>(), first in any::<bool>(), isolatable in any::<bool>(),
+        drains in 0..3usize
     ) {
         let start = || {
             let mut model = Model::with(isolatable);
             if !first {
                 model.run();
+            }
+            if drains > 0 {
+                happen(&mut model, &Happening::Manner(2));
+                happen(&mut model, &Happening::DrainTimeout(drains + 1, false));
+                model.pipeline("p-0", Rule::Drains(1));
+                model.pipeline("p-1", Rule::Slow);
             }
             if immutable {
                 model.immutable.insert("numaflow-controller".into());
@@ -291,6 +311,7 @@ proptest! {
                 model.condition("Ready").map(|(a, b)| (a.to_owned(), b.to_owned())),
                 model.copies(),
                 model.leases.keys().cloned().collect::<Vec<_>>(),
+                (model.asks(), model.rollout.status.as_ref().and_then(|s| s.last_drain.clone()).map(|d| d.drained)),
                 // What was made anew once is not made anew again.
                 model.log.iter().filter(|step| step.starts_with("Recreate")).count(),
             )
@@ -301,6 +322,7 @@ proptest! {
             // Several turns may pass before the step at which the process dies.
             for _ in 0..40 {
                 model.play_workloads();
+                model.play_pipelines();
                 let (done, again) = model.turn(left);
                 left -= done;
                 if left == 0 {
