@@ -6,7 +6,11 @@ mod parse;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 pub use self::parse::{parse_config_map, parse_file};
-use crate::{api::Strategy, settings::Defaults, words};
+use crate::{
+    api::{OnDrainTimeout, Strategy},
+    settings::Defaults,
+    words,
+};
 
 /// What one place says; what it leaves out is for the next one to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,10 @@ pub struct Fallback {
     pub window: Option<Duration>,
     /// Time between two looks.
     pub interval: Option<Duration>,
+    /// Longest time for a drain.
+    pub drain_timeout: Option<Duration>,
+    /// What happens then.
+    pub on_drain_timeout: Option<OnDrainTimeout>,
 }
 
 impl fmt::Display for Fallback {
@@ -28,6 +36,8 @@ impl fmt::Display for Fallback {
             self.deadline.map(|d| format!("assessment.deadline {}", words::duration(d))),
             self.window.map(|d| format!("assessment.window {}", words::duration(d))),
             self.interval.map(|d| format!("assessment.interval {}", words::duration(d))),
+            self.drain_timeout.map(|d| format!("ppnd.drainTimeout {}", words::duration(d))),
+            self.on_drain_timeout.map(|a| format!("ppnd.onDrainTimeout {}", a.as_str())),
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
         f.write_str(if said.is_empty() { "nothing" } else { "" })?;
@@ -44,6 +54,8 @@ impl Defaults {
             deadline: fallback.deadline.unwrap_or(self.deadline),
             window: fallback.window.unwrap_or(self.window),
             interval: fallback.interval.unwrap_or(self.interval),
+            drain_timeout: fallback.drain_timeout.or(self.drain_timeout),
+            on_drain_timeout: fallback.on_drain_timeout.unwrap_or(self.on_drain_timeout),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use crate::{api::Strategy, definitions::PermittedKinds};
+use crate::{
+    api::{OnDrainTimeout, Strategy},
+    definitions::PermittedKinds,
+};
 
 /// Settings of one operator process.
 #[derive(Clone, Debug)]
@@ -36,6 +39,10 @@ pub struct Defaults {
     pub window: Duration,
     /// Time between two looks.
     pub interval: Duration,
+    /// Longest time for a drain; `None`: as long as each pipeline's own grace period.
+    pub drain_timeout: Option<Duration>,
+    /// What happens then.
+    pub on_drain_timeout: OnDrainTimeout,
 }
 
 impl Default for Defaults {
@@ -45,6 +52,8 @@ impl Default for Defaults {
             deadline: Duration::from_mins(10),
             window: Duration::from_secs(30),
             interval: Duration::from_secs(5),
+            drain_timeout: None,
+            on_drain_timeout: OnDrainTimeout::Proceed,
         }
     }
 }

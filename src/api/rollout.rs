@@ -135,6 +135,15 @@ pub enum OnDrainTimeout {
 }
 
 impl OnDrainTimeout {
+    /// The text in a spec.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proceed => "Proceed",
+            Self::Abort => "Abort",
+        }
+    }
+
     /// Reads the text in a spec.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

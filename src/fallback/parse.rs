@@ -6,7 +6,7 @@ use serde_saphyr::Spanned;
 
 use super::{Fallback, Fault, Said};
 use crate::{
-    api::{Strategy, Wait},
+    api::{OnDrainTimeout, Strategy, Wait},
     definitions::{
         entries::{self, Node, Scalar, Shape, key_name},
         yaml,
@@ -158,13 +158,12 @@ impl Reader {
                         }
                     }
                 }
-                // Checked, so that a slip in it is told; nothing uses it yet.
                 "ppnd" => {
                     let keys = "drainTimeout and onDrainTimeout";
                     for (name, line, node) in self.map(&name, keys, line, node) {
                         match name.as_str() {
-                            "drainTimeout" => drop(self.wait("ppnd.drainTimeout", line, node)),
-                            "onDrainTimeout" => self.on_drain_timeout(line, node),
+                            "drainTimeout" => said.drain_timeout = self.wait("ppnd.drainTimeout", line, node),
+                            "onDrainTimeout" => said.on_drain_timeout = self.on_drain_timeout(line, node),
                             _ => self.unknown("ppnd", keys, &name, line),
                         }
                     }
@@ -232,12 +231,14 @@ impl Reader {
         }
     }
 
-    fn on_drain_timeout(&mut self, line: u64, node: &Node) {
+    fn on_drain_timeout(&mut self, line: u64, node: &Node) -> Option<OnDrainTimeout> {
         let path = "ppnd.onDrainTimeout";
-        let Some(text) = self.text(path, "Proceed or Abort", line, node) else { return };
-        if !matches!(text, "Proceed" | "Abort") {
+        let text = self.text(path, "Proceed or Abort", line, node)?;
+        let action = OnDrainTimeout::parse(text);
+        if action.is_none() {
             self.fault(Some(line), format!("{path}: {text:?} is neither Proceed nor Abort; use one of them"));
         }
+        action
     }
 
     /// Text; nothing at all says nothing, as everywhere in Kubernetes.

@@ -20,7 +20,7 @@ fn config_map(entries: &[(&str, &str)]) -> Result<Said, Vec<Fault>> {
 
 fn says(strategy: Option<Strategy>, seconds: [Option<u64>; 3]) -> Fallback {
     let [deadline, window, interval] = seconds.map(|s| s.map(Duration::from_secs));
-    Fallback { strategy, deadline, window, interval }
+    Fallback { strategy, deadline, window, interval, ..Fallback::default() }
 }
 
 #[test]
@@ -45,7 +45,14 @@ fn files_say_what_they_say() {
             Fallback { interval: Some(Duration::from_millis(1500)), ..says(None, [Some(900), Some(0), None]) },
         ),
         ("strategy: {assessment: {window: 1m}}\n", says(None, [None, Some(60), None])),
-        ("strategy: {ppnd: {drainTimeout: 5m, onDrainTimeout: Abort}}\n", says(None, nothing)),
+        (
+            "strategy: {ppnd: {drainTimeout: 5m, onDrainTimeout: Abort}}\n",
+            Fallback {
+                drain_timeout: Some(Duration::from_mins(5)),
+                on_drain_timeout: Some(OnDrainTimeout::Abort),
+                ..Fallback::default()
+            },
+        ),
         (
             "defaultUpgradeStrategy: \"\"\nstrategy: {type: no-strategy, assessment: {interval: 1s}}\n",
             says(Some(NoStrategy), [None, None, Some(1)]),
@@ -274,7 +281,12 @@ fn the_examples_say_what_the_documentation_says() {
     let (file, map) =
         (include_str!("../../examples/config.yaml"), include_str!("../../examples/namespace-config.yaml"));
     let said = parse_file(file).unwrap();
-    assert_eq!(said.fallback, says(Some(Strategy::PauseAndDrain), [Some(900), Some(60), Some(5)]));
+    let expected = Fallback {
+        drain_timeout: Some(Duration::from_mins(5)),
+        on_drain_timeout: Some(OnDrainTimeout::Proceed),
+        ..says(Some(Strategy::PauseAndDrain), [Some(900), Some(60), Some(5)])
+    };
+    assert_eq!(said.fallback, expected);
     let map: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(map).unwrap();
     let said = parse_config_map(&map.data.unwrap()).unwrap();
     assert_eq!(said.fallback, says(Some(Strategy::Progressive), [Some(300), None, None]));
@@ -294,6 +306,7 @@ fn built_in() -> Defaults {
         deadline: Duration::from_secs(1),
         window: Duration::from_secs(2),
         interval: Duration::from_secs(3),
+        ..Defaults::default()
     }
 }
 

@@ -45,11 +45,14 @@ impl Manner {
             deadline: wait(|a| a.deadline.as_ref(), defaults.deadline),
             window: wait(|a| a.window.as_ref(), defaults.window),
             interval: wait(|a| a.interval.as_ref(), defaults.interval).max(Duration::from_millis(100)),
-            drain_timeout: ppnd.and_then(|p| p.drain_timeout.as_ref()).and_then(|w| w.get().ok()),
+            drain_timeout: ppnd
+                .and_then(|p| p.drain_timeout.as_ref())
+                .and_then(|w| w.get().ok())
+                .or(defaults.drain_timeout),
             on_drain_timeout: ppnd
                 .and_then(|p| p.on_drain_timeout.as_deref())
                 .and_then(OnDrainTimeout::parse)
-                .unwrap_or_default(),
+                .unwrap_or(defaults.on_drain_timeout),
         }
     }
 }

@@ -34,6 +34,7 @@ pub fn settings(operator_namespace: &str, namespaces: impl IntoIterator<Item = S
             deadline: Duration::from_mins(1),
             window: Duration::ZERO,
             interval: Duration::from_millis(200),
+            ..Defaults::default()
         },
         config: None,
         resync: Duration::from_mins(10),
