@@ -132,7 +132,7 @@ impl IsbEvidence {
     }
 }
 
-/// The image of a version of JetStream.
+/// The image of a version, where the settings tell.
 fn image<'a>(settings: &'a Value, version: &str) -> Option<&'a str> {
     let versions = settings["jetstream"]["versions"].as_array()?;
     versions.iter().find(|v| v["version"] == version)?["natsImage"].as_str()

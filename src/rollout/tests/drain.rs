@@ -394,7 +394,7 @@ fn a_controller_that_is_gone_is_noticed_at_rest_and_is_not_waited_for() {
     model.settle();
     assert_eq!((dead(&model), model.phase()), (Some(false), "Deployed"));
     let written = model.log.len();
-    model.pass(Duration::from_secs(60));
+    model.pass(Duration::from_mins(1));
     let again = model.turn(usize::MAX).1.unwrap();
     assert!(again <= Duration::from_secs(32), "{again:?}");
     assert_eq!(model.log.len(), written, "one write at each transition");

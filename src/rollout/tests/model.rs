@@ -18,8 +18,8 @@ use kube::core::ObjectMeta;
 use crate::{
     api::{
         AppliedObject, AssessmentSpec, ControllerSpec, FINALIZER, LABEL_UPGRADE_STATE, NumaflowController,
-        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait, isolated_instance,
-        mark_of_rollout,
+        NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait,
+        is_mark_of_isolated, isolated_instance, mark_of_isolated, mark_of_rollout,
     },
     definitions::{
         Definition, Footprint, Instance, Lookup, PermittedKinds, isolate, leader, lease_of_instance, render,
@@ -456,6 +456,7 @@ impl Model {
         for _ in 0..600 {
             self.play_workloads();
             self.play_pipelines();
+            self.collect_garbage();
             let before = self.rollout.status.clone();
             let (steps, again) = self.turn(usize::MAX);
             idle = if steps == 0 || self.rollout.status == before { idle + 1 } else { 0 };
@@ -470,6 +471,12 @@ impl Model {
             }
         }
         panic!("nothing settles: {:?}", self.rollout.status);
+    }
+
+    /// The garbage collector does its part: what belongs to a child that is gone goes.
+    fn collect_garbage(&mut self) {
+        let marks: BTreeSet<String> = self.children.keys().map(|name| mark_of_isolated(name)).collect();
+        self.live.retain(|_, l| l.tracking.as_ref().is_none_or(|m| !is_mark_of_isolated(m) || marks.contains(m)));
     }
 
     /// Controllers do their part: workloads of good versions become available.

@@ -134,10 +134,9 @@ fn says(pipe: &Pipe, request: &PauseRequest) -> (&'static str, Option<bool>, &'s
         Rule::Undrained(looks) if pipe.looks > looks => (answer::PAUSED, Some(false), "its grace period was over"),
         Rule::Excused => (answer::EXCUSED, None, "its spec is not valid"),
         Rule::Forced => (answer::FORCED, None, "its user allows loss of data"),
-        Rule::Stuck => (answer::PAUSING, None, ""),
         Rule::Drains(_) | Rule::Undrained(_) | Rule::Slow if cut => {
             (answer::PAUSED, Some(false), "the time to drain was up")
         }
-        Rule::Drains(_) | Rule::Undrained(_) | Rule::Slow => (answer::PAUSING, None, ""),
+        Rule::Drains(_) | Rule::Undrained(_) | Rule::Slow | Rule::Stuck => (answer::PAUSING, None, ""),
     }
 }
