@@ -114,7 +114,7 @@ impl<'a> Turn<'a> {
             let words = "the API server does not serve Numaflow's Pipelines yet; install its CustomResourceDefinitions";
             return self.finish(Vec::new(), Report::pending("KindNotServed", words));
         }
-        let Some(child) = self.child else { return self.create() };
+        let Some(child) = self.child else { return self.make() };
         child.version.name.clone_into(&mut self.next.child);
         if child.deleting {
             let words =
@@ -151,7 +151,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Makes a pipeline: paused from the start where a pause is asked for, so that it never reads a message.
-    fn create(mut self) -> Plan {
+    fn make(mut self) -> Plan {
         if let Some(pause) = self.next.pause.take() {
             self.ended(pause);
         }

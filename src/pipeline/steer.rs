@@ -355,7 +355,7 @@ impl Turn<'_> {
                 if !self.may_turn(child, true) {
                     return Steering::Unsafe(self.not_safe(child, "running"));
                 }
-                self.patch(child, true, want, "asked to pause")
+                self.turn_to(child, true, want, "asked to pause")
             }
             (true, true) => {
                 self.begin(want);
@@ -370,7 +370,7 @@ impl Turn<'_> {
                 if self.change_goes_first(child, want) {
                     return Steering::Settled;
                 }
-                self.patch(child, false, want, "resumed")
+                self.turn_to(child, false, want, "resumed")
             }
             (false, false) => self.running(child, want),
         }
@@ -581,7 +581,7 @@ impl Turn<'_> {
     }
 
     /// The patch by which the wanted phase changes: that and the grace period, and nothing else.
-    fn patch(&self, child: &LivePipeline, paused: bool, want: &Want, why: &'static str) -> Steering {
+    fn turn_to(&self, child: &LivePipeline, paused: bool, want: &Want, why: &'static str) -> Steering {
         let users = self.desired.as_ref().ok().and_then(|d| d.phase.clone());
         let phase = if paused { json!("Paused") } else { users.map_or(Value::Null, |p| json!(p)) };
         let mut patch = json!({"spec": {"lifecycle": {"desiredPhase": phase}}});

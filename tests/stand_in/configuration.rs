@@ -9,13 +9,15 @@ use super::pod::Seen;
 /// The data of ConfigMaps by name, as far as they exist.
 pub type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The part of the configuration that an election depends on.
+/// The part of the configuration that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// The instance; empty for the one without a name.
     pub instance: String,
     /// Whether there is an election at all.
     pub election: bool,
+    /// The image for each version of an InterStepBufferService.
+    pub nats: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -23,15 +25,39 @@ struct Top {
     instance: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct Services {
+    isbsvc: JetStream,
+}
+
+#[derive(Deserialize)]
+struct JetStream {
+    jetstream: Versions,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<NatsVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NatsVersion {
+    version: String,
+    nats_image: String,
+}
+
 /// What the process in a pod learns from these ConfigMaps.
 pub fn configuration(pod: &Seen, maps: &ConfigMaps) -> Configuration {
     // Whatever is no YAML, or has no such key, is not the configuration.
     let instance = |text: &String| serde_saphyr::from_str::<Top>(text).ok()?.instance;
-    let files = pod.mounted.iter().filter_map(|name| maps.get(name)).flat_map(BTreeMap::values);
+    let nats = |text: &String| Some(serde_saphyr::from_str::<Services>(text).ok()?.isbsvc.jetstream.versions);
+    let files = || pod.mounted.iter().filter_map(|name| maps.get(name)).flat_map(BTreeMap::values);
     let disabled = pod.election_disabled.as_ref().and_then(|(map, key)| maps.get(map)?.get(key));
     Configuration {
-        instance: files.into_iter().find_map(instance).unwrap_or_default(),
+        instance: files().find_map(instance).unwrap_or_default(),
         election: disabled.is_none_or(|value| value != "true"),
+        nats: files().find_map(nats).into_iter().flatten().map(|v| (v.version, v.nats_image)).collect(),
     }
 }
 
@@ -68,6 +94,7 @@ mod tests {
             lease_after: std::time::Duration::ZERO,
             config_maps: BTreeMap::new(),
             mounted: vec!["more".to_owned(), "configuration".to_owned()],
+            image: String::new(),
             election_disabled: Some(("parameters".to_owned(), "disabled".to_owned())),
         }
     }
@@ -93,6 +120,19 @@ mod tests {
         assert_eq!(instance(": ]"), "");
         let elsewhere = maps(&[("other", "a", "instance: green"), ("more", "a", "instance: blue")]);
         assert_eq!(configuration(&pod(), &elsewhere).instance, "blue");
+    }
+
+    #[test]
+    fn each_version_of_a_buffer_service_has_its_image() {
+        let text = "instance: blue\nisbsvc:\n  jetstream:\n    settings: |\n      a: 1\n    versions:\n    \
+                    - version: latest\n      natsImage: nats:2.12.7\n      startCommand: /nats-server\n    \
+                    - {version: 2.10.29, natsImage: \"nats:2.10.29\"}\n";
+        let found = configuration(&pod(), &maps(&[("configuration", "controller-config.yaml", text)]));
+        assert_eq!(found.instance, "blue");
+        let images: Vec<_> = found.nats.iter().map(|(v, image)| (v.as_str(), image.as_str())).collect();
+        assert_eq!(images, [("2.10.29", "nats:2.10.29"), ("latest", "nats:2.12.7")]);
+        let without = configuration(&pod(), &maps(&[("configuration", "a", "instance: blue")]));
+        assert!(without.nats.is_empty());
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Seen {
     pub config_maps: BTreeMap<String, bool>,
     /// Those among them with its configuration.
     pub mounted: Vec<String>,
+    /// The image that runs beside what users have in their pods.
+    pub image: String,
     /// ConfigMap and key that say whether there is an election.
     pub election_disabled: Option<(String, String)>,
 }
@@ -79,7 +81,9 @@ pub fn see(pod: &Pod) -> Option<Seen> {
             election_disabled = Some((key.name.clone(), key.key.clone()));
         }
     }
+    let with_image = spec.containers.iter().find(|c| first(c)).or_else(|| spec.containers.first());
     Some(Seen {
+        image: with_image.and_then(|c| c.image.clone()).unwrap_or_default(),
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),

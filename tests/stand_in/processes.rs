@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -67,7 +68,7 @@ enum Phase {
     /// The process reads its configuration, or is to from then on.
     Starting { ask_at: Option<Timestamp> },
     /// The process runs; without a lease if it takes part in no election.
-    Running { candidate_from: Timestamp, lease: Option<Lease> },
+    Running { candidate_from: Timestamp, lease: Option<Lease>, configuration: Arc<Configuration> },
     /// The pod is gone.
     Ending { until: Timestamp, lease: Lease },
 }
@@ -154,7 +155,8 @@ impl Processes {
         if let Some(slot) = self.slot(start) {
             let name = lease_name(&configuration.instance);
             let lease = configuration.election.then(|| (slot.pod.namespace.clone(), name));
-            slot.phase = Phase::Running { candidate_from: now + slot.pod.lease_after, lease };
+            let candidate_from = now + slot.pod.lease_after;
+            slot.phase = Phase::Running { candidate_from, lease, configuration: Arc::new(configuration.clone()) };
         }
     }
 
@@ -176,7 +178,7 @@ impl Processes {
         let mut all: BTreeMap<Lease, Vec<Process>> = BTreeMap::new();
         for slot in self.pods.values() {
             let (lease, state) = match &slot.phase {
-                Phase::Running { lease: Some(lease), candidate_from } => {
+                Phase::Running { lease: Some(lease), candidate_from, .. } => {
                     (lease, State::Running { candidate_from: *candidate_from })
                 }
                 Phase::Ending { lease, until } => (lease, State::Ending { until: *until }),
@@ -192,6 +194,16 @@ impl Processes {
             });
         }
         all
+    }
+
+    /// What a process that runs has read, and its image.
+    pub fn read_by(&self, identity: &str) -> Option<(Arc<Configuration>, String)> {
+        self.pods.values().find_map(|slot| match &slot.phase {
+            Phase::Running { configuration, .. } if slot.identity() == identity => {
+                Some((configuration.clone(), slot.pod.image.clone()))
+            }
+            _ => None,
+        })
     }
 
     /// When something will happen by itself.
@@ -237,12 +249,13 @@ mod tests {
             lease_after: Duration::ZERO,
             config_maps: BTreeMap::new(),
             mounted: Vec::new(),
+            image: "numaflow:1".to_owned(),
             election_disabled: None,
         }
     }
 
     fn elects(instance: &str) -> Configuration {
-        Configuration { instance: instance.to_owned(), election: true }
+        Configuration { instance: instance.to_owned(), election: true, nats: BTreeMap::new() }
     }
 
     fn ready(processes: &mut Processes, pod: Seen, now: Timestamp) {
@@ -282,7 +295,7 @@ mod tests {
         let mut processes = Processes::new(LINGER);
         processes.seen(pod("a", Life::Ready), at(0));
         let start = processes.starting(at(0)).pop().unwrap();
-        processes.started(&start, &Configuration { instance: String::new(), election: false }, at(0));
+        processes.started(&start, &Configuration { election: false, ..elects("") }, at(0));
         assert_eq!(only_lease(&processes), []);
         processes.gone("uid of a", at(1));
         assert_eq!(processes.next(), None, "nothing of it lives on");
@@ -350,7 +363,10 @@ mod tests {
         ready(&mut processes, pod("b", Life::Ready), at(1));
         ready(&mut processes, pod("a", Life::Ready), at(1));
         ready(&mut processes, pod("0", Life::Ready), at(0));
+        let (read, image) = processes.read_by(&only_lease(&processes)[0].identity).unwrap();
+        assert_eq!((read.as_ref(), image.as_str()), (&elects(""), "numaflow:1"));
         processes.gone("uid of 0", at(2));
+        assert_eq!(processes.read_by(&only_lease(&processes)[3].identity), None, "it does nothing any more");
         assert_eq!(only_lease(&processes).iter().map(|p| p.pod.as_str()).collect::<Vec<_>>(), ["c", "a", "b", "0"]);
         processes.prune(at(3), |namespace| namespace != "team");
         assert_eq!(only_lease(&processes), []);

@@ -24,9 +24,11 @@ use kube::{
 
 use super::{
     configuration::{ConfigMaps, Configuration, configuration},
+    controller::{Controllers, Leader},
     election::{Holder, Known, Step, Timings, holder, runs_out, step},
     pod::see,
     processes::{Lease as Key, Process, Processes, Start, State},
+    view::Pace,
 };
 
 /// Longest time for a request. None is waited for by anything but its own lease or process.
@@ -35,13 +37,21 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Longest time until everything is looked at again.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// Plays the leader election of all pods in the namespaces where it is to be played, and tells what becomes of each
-/// lease. Never ends by itself. A request that fails is made again after the time between two renewals: a lease is not
+/// Plays the leader election of all pods in the namespaces where it is to be played, tells what becomes of each lease,
+/// and lets whoever leads do the work of a controller at this pace. Never ends by itself. A request that fails is made again after the time between two renewals: a lease is not
 /// worth more trouble, and whoever needs one will see that it is not held.
-pub async fn run(client: Client, timings: Timings, plays_in: impl Fn(&str) -> bool, mut tell: impl FnMut(&str)) {
+pub async fn run(
+    client: Client,
+    timings: Timings,
+    pace: Pace,
+    plays_in: impl Fn(&str) -> bool,
+    mut tell: impl FnMut(&str),
+) {
     let mut pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
     let mut stage = Stage {
         timings,
+        controllers: Controllers::new(client.clone(), pace),
+        leaders: BTreeMap::new(),
         client,
         processes: Processes::new(timings.linger),
         leases: BTreeMap::new(),
@@ -91,6 +101,8 @@ struct Stage {
     timings: Timings,
     processes: Processes,
     leases: BTreeMap<Key, Slot>,
+    leaders: BTreeMap<Key, Leader>,
+    controllers: Controllers,
     requests: FuturesUnordered<Request>,
     /// Pods of a list that is still coming in.
     listed: BTreeSet<String>,
@@ -159,8 +171,21 @@ impl Stage {
             }
             kept
         });
+        let mut leaders = BTreeMap::new();
         while let Some((key, processes)) = by_lease.pop_first() {
             let slot = self.leases.entry(key.clone()).or_default();
+            let leader = match holder(&slot.known, &processes, now) {
+                Holder::Process(Process { identity, state: State::Running { .. }, .. }) => {
+                    let read = self.processes.read_by(identity);
+                    read.map(|(configuration, image)| Leader { identity: identity.clone(), configuration, image })
+                }
+                // For as long as nothing is known it goes on, if it still runs.
+                Holder::Unknown => {
+                    self.leaders.remove(&key).filter(|old| self.processes.read_by(&old.identity).is_some())
+                }
+                _ => None,
+            };
+            leaders.extend(leader.map(|leader| (key.clone(), leader)));
             let words = words(&slot.known, &processes, now);
             if let Some(words) = words.filter(|words| *words != slot.told) {
                 tell(&told(&key, &words));
@@ -181,6 +206,8 @@ impl Stage {
                 }
             }
         }
+        self.controllers.lead(&leaders);
+        self.leaders = leaders;
         wake
     }
 

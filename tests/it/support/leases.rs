@@ -13,7 +13,7 @@ use kube::config::Kubeconfig;
 
 use super::{
     control_plane::client,
-    stand_in::{self, Timings},
+    stand_in::{self, Pace, Timings},
     team::Team,
     wait::eventually,
 };
@@ -26,6 +26,14 @@ pub const TIMINGS: Timings = Timings {
     linger: Duration::from_millis(300),
     lease_duration: Duration::from_secs(1),
     renew: Duration::from_millis(300),
+};
+
+/// … and how long things take that a controller does.
+pub const PACE: Pace = Pace {
+    tick: Duration::from_secs(1),
+    retry_limit: Duration::from_secs(2),
+    hung: Duration::from_secs(2),
+    ..Pace::REAL
 };
 
 /// The stand-in of this process.
@@ -43,7 +51,7 @@ impl Leases {
             runtime.expect("a runtime can be made").block_on(async {
                 let client = client(&administrator).await;
                 let plays_in = |namespace: &str| !lock(&over).contains(namespace);
-                stand_in::run(client, TIMINGS, plays_in, |words| tracing::debug!("stand-in: {words}")).await;
+                stand_in::run(client, TIMINGS, PACE, plays_in, |words| tracing::debug!("stand-in: {words}")).await;
             });
         });
     }

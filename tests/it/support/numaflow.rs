@@ -2,19 +2,19 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
+    Api, Client, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PostParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{control_plane::install_crd, team::Team, wait::eventually};
+use super::{control_plane::install_crd, stand_in, team::Team, wait::eventually};
 
 const KINDS: [(&str, &str); 4] = [
     ("Pipeline", "pipelines"),
+    ("Vertex", "vertices"),
     ("InterStepBufferService", "interstepbufferservices"),
     ("MonoVertex", "monovertices"),
-    ("Vertex", "vertices"),
 ];
 
 /// Held by tests that need the kinds to be there, or need them not to be there.
@@ -34,55 +34,55 @@ pub async fn absent(client: &Client) -> RwLockWriteGuard<'static, ()> {
     guard
 }
 
-/// Removes the kinds, with all their objects.
+/// Removes the kinds, with all their objects: also those that wait for a controller that is no more.
 pub async fn remove(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for (_, plural) in KINDS {
+    for (kind, plural) in KINDS {
         let name = format!("{plural}.numaflow.numaproj.io");
         // Not there is what is wanted.
         let _ = api.delete(&name, &DeleteParams::default()).await;
         eventually(&format!("CRD {name} is gone"), async || {
             let found = api.get_opt(&name).await.map_err(|error| error.to_string())?;
-            if found.is_none() { Ok(()) } else { Err("still there".to_owned()) }
+            if found.is_none() {
+                return Ok(());
+            }
+            release(client, kind).await;
+            Err("still there".to_owned())
         })
         .await;
     }
 }
 
-/// Installs the kinds.
-pub async fn install(client: &Client) {
-    for (kind, plural) in KINDS {
-        install_crd(client, &crd(kind, plural)).await;
+/// Takes the finalizers off all objects of a kind that are being deleted.
+async fn release(client: &Client, kind: &str) {
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource(kind));
+    for object in all.list(&Default::default()).await.map(|list| list.items).unwrap_or_default() {
+        if object.metadata.deletion_timestamp.is_some() && !object.finalizers().is_empty() {
+            let namespace = object.namespace().unwrap_or_default();
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource(kind));
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            // Somebody else may have been faster.
+            let _ = api.patch(&object.name_any(), &Default::default(), &patch).await;
+        }
     }
 }
 
-fn crd(kind: &str, plural: &str) -> Value {
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.numaflow.numaproj.io")},
-        "spec": {
-            "group": "numaflow.numaproj.io",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{
-                "name": "v1alpha1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
-            }],
-        },
-    })
+/// Installs the kinds.
+pub async fn install(client: &Client) {
+    for definition in stand_in::definitions() {
+        install_crd(client, &definition).await;
+    }
+}
+
+fn resource(kind: &str) -> ApiResource {
+    let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
+    let plural = KINDS.iter().find(|(known, _)| *known == kind).map_or("", |(_, plural)| plural);
+    ApiResource::from_gvk_with_plural(&gvk, plural)
 }
 
 /// The API of one of the kinds in a namespace.
 pub fn api(team: &Team, kind: &str) -> Api<DynamicObject> {
-    let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
-    let plural = KINDS.iter().find(|(known, _)| *known == kind).map_or("", |(_, plural)| plural);
-    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-    Api::namespaced_with(team.client.clone(), &team.namespace, &resource)
+    Api::namespaced_with(team.client.clone(), &team.namespace, &resource(kind))
 }
 
 /// Creates an object that a controller instance manages; an empty one is the instance without a name.
@@ -97,6 +97,8 @@ pub async fn create(team: &Team, kind: &str, name: &str, instance: &str) {
     if !instance.is_empty() {
         let annotation = ("numaflow.numaproj.io/instance".to_owned(), instance.to_owned());
         object.metadata.annotations = Some([annotation].into());
+        // Of its own: the one of another instance could not go as long as this pipeline is there.
+        object.data["spec"]["interStepBufferServiceName"] = instance.into();
     }
     api(team, kind).create(&PostParams::default(), &object).await.expect("the object can be created");
 }
