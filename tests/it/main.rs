@@ -32,5 +32,6 @@ mod refusals;
 mod seed;
 mod shapes;
 mod stand_in;
+mod stand_in_pipelines;
 mod steering;
 mod timeline;

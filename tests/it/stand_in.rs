@@ -4,32 +4,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
-use kube::{
-    Api, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
-};
-use serde_json::{Value, json};
+use kube::ResourceExt;
+use serde_json::json;
 
 use crate::support::{
-    Scene, Team, Version, eventually,
+    Scene, Team, eventually,
     leases::{LEASE, TIMINGS},
     stays, version, workload,
 };
-
-/// Applies everything that a version has, for this instance.
-async fn apply(team: &Team, version: &Version, instance: &str) {
-    let suffix = if instance.is_empty() { String::new() } else { format!("-{instance}") };
-    let text = version.full_spec().replace("{{ .InstanceSuffix }}", &suffix).replace("{{ .InstanceID }}", instance);
-    for document in text.split("\n---\n") {
-        let body: Value = serde_json::from_str(document).expect("a test's definition is JSON");
-        let (group, v) = body["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, v, body["kind"].as_str().unwrap()));
-        let api: Api<DynamicObject> = Api::namespaced_with(team.client.clone(), &team.namespace, &resource);
-        let name = body["metadata"]["name"].as_str().unwrap();
-        let applied = api.patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(&body)).await;
-        applied.unwrap_or_else(|error| panic!("{name}: {error}"));
-    }
-}
 
 fn ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -57,8 +39,8 @@ const CONTROLLER: (&str, &str) = ("app.kubernetes.io/part-of", "numaflow");
 async fn the_pod_of_a_controller_takes_the_lease_of_its_instance_and_renews_it() {
     let scene = Scene::new("lease").await;
     let team = &scene.team;
-    apply(team, &version("1.3.3"), "").await;
-    apply(team, &version("1.3.3"), "blue").await;
+    team.apply(&version("1.3.3"), "").await;
+    team.apply(&version("1.3.3"), "blue").await;
     let names = pods(team, 2, CONTROLLER, true).await;
     for (lease, prefix) in
         [(LEASE, "numaflow-controller-"), ("numaflow-controller-lock-blue", "numaflow-controller-blue-")]
@@ -80,11 +62,11 @@ async fn the_old_process_keeps_the_lease_for_a_while_and_the_new_pod_takes_it_wh
     let team = &scene.team;
     // Long enough that a busy machine still sees it.
     let old = version("1.3.3").controller(|w| w.lingers(8).pod_label("is", "old"));
-    apply(team, &old, "").await;
+    team.apply(&old, "").await;
     let first = pods(team, 1, ("is", "old"), true).await.remove(0);
     let before = team.leads(LEASE, "held by the old pod", |held| held.by(&first)).await;
 
-    apply(team, &version("1.4.0").controller(|w| w.pod_label("is", "new")), "").await;
+    team.apply(&version("1.4.0").controller(|w| w.pod_label("is", "new")), "").await;
     let second = pods(team, 1, ("is", "new"), true).await.remove(0);
     let alone = jiff::Timestamp::now();
     let mut last = team
@@ -112,7 +94,7 @@ async fn one_of_several_leads_and_another_one_does_when_it_crashes_or_the_lease_
     let scene = Scene::new("standby").await;
     let team = &scene.team;
     let two = version("1.3.3").controller(|w| w.with(json!({"spec": {"replicas": 2}})));
-    apply(team, &two, "").await;
+    team.apply(&two, "").await;
     let names = pods(team, 2, CONTROLLER, true).await;
     let held = team.leads(LEASE, "held", |held| names.iter().any(|name| held.by(name))).await;
     let leader = names.iter().find(|name| held.by(name)).unwrap();
@@ -153,16 +135,16 @@ async fn who_is_not_ready_or_is_no_controller_or_elects_nobody_takes_no_lease() 
         ("server", version("1.3.3").controller(|_| workload("server"))),
     ];
     for (instance, version) in &silent {
-        apply(team, version, instance).await;
+        team.apply(version, instance).await;
     }
     let unready = scene.another("unready").await;
-    apply(&unready, &version("1.3.3").controller(|w| w.behaviour("never-ready")), "").await;
+    unready.apply(&version("1.3.3").controller(|w| w.behaviour("never-ready")), "").await;
     pods(team, silent.len(), CONTROLLER, true).await;
     pods(&unready, 1, CONTROLLER, false).await;
 
     let late = scene.another("late").await;
     let began = jiff::Timestamp::now();
-    apply(&late, &version("1.3.3").controller(|w| w.leads_after(2)), "").await;
+    late.apply(&version("1.3.3").controller(|w| w.leads_after(2)), "").await;
     let held = late.leads(LEASE, "held", |_| true).await;
     assert!(held.acquired >= began + Duration::from_secs(2), "too early: {began}, {held:?}");
 
@@ -179,7 +161,7 @@ async fn a_controller_on_the_network_of_its_node_has_the_name_of_the_node() {
     let scene = Scene::new("host").await;
     let team = &scene.team;
     let on_host = |w: crate::support::Workload| w.with(json!({"spec": {"template": {"spec": {"hostNetwork": true}}}}));
-    apply(team, &version("1.3.3").controller(on_host), "").await;
+    team.apply(&version("1.3.3").controller(on_host), "").await;
     let name = pods(team, 1, CONTROLLER, true).await.remove(0);
     let node = team.get::<Pod>(&name).await.spec.unwrap().node_name.unwrap();
     team.leads(LEASE, "held in the name of the node", |held| held.by(&node)).await;

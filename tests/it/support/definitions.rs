@@ -1,6 +1,12 @@
 //! Versions of a controller as a platform team would write them, made to order.
 
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
 use serde_json::{Value, json};
+
+use super::team::Team;
 
 /// A version: service account, rights, configuration and one Deployment, unless changed.
 #[derive(Clone, Debug)]
@@ -70,6 +76,17 @@ impl Version {
     #[must_use]
     pub fn without_leader(self) -> Self {
         self.setting("leaderElection: false")
+    }
+
+    /// Has these versions of an InterStepBufferService, each with its image.
+    #[must_use]
+    pub fn nats(mut self, versions: &[(&str, &str)]) -> Self {
+        let lines: String =
+            versions.iter().map(|(v, i)| format!("    - {{version: \"{v}\", natsImage: \"{i}\"}}\n")).collect();
+        let text = format!("instance: \"{{{{ .InstanceID }}}}\"\nisbsvc:\n  jetstream:\n    versions:\n{lines}");
+        let maps = self.objects.iter_mut().filter(|o| o["data"]["controller-config.yaml"].is_string());
+        maps.for_each(|map| map["data"]["controller-config.yaml"] = text.clone().into());
+        self
     }
 
     fn setting(mut self, line: &str) -> Self {
@@ -310,4 +327,21 @@ fn configuration() -> Value {
         "metadata": {"name": "numaflow-controller-config{{ .InstanceSuffix }}"},
         "data": {"controller-config.yaml": "instance: \"{{ .InstanceID }}\"\n"},
     })
+}
+
+impl Team {
+    /// Applies everything that a version has, for this instance.
+    pub async fn apply(&self, version: &Version, instance: &str) {
+        let suffix = if instance.is_empty() { String::new() } else { format!("-{instance}") };
+        let text = version.full_spec().replace("{{ .InstanceSuffix }}", &suffix).replace("{{ .InstanceID }}", instance);
+        for document in text.split("\n---\n") {
+            let body: Value = serde_json::from_str(document).expect("a test's definition is JSON");
+            let (group, v) = body["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, v, body["kind"].as_str().unwrap()));
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+            let name = body["metadata"]["name"].as_str().unwrap();
+            let applied = api.patch(name, &PatchParams::apply("tests").force(), &Patch::Apply(&body)).await;
+            applied.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
 }

@@ -7,6 +7,8 @@ pub mod faults;
 pub mod leases;
 pub mod numaflow;
 pub mod operator;
+pub mod pauses;
+pub mod pipelines;
 pub mod program;
 pub mod scene;
 #[path = "../../stand_in/mod.rs"]

@@ -1,0 +1,461 @@
+//! What became of the Pipelines of a namespace, state by state, and whether anybody flipped one in a way that loses data
+//! or wedges it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    runtime::watcher::{self, Event, watcher},
+};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::{
+    numaflow,
+    team::Team,
+    wait::{eventually, within},
+};
+
+const PAUSE_TIMESTAMP: &str = "numaflow.numaproj.io/pause-timestamp";
+const PIPELINE_NAME: &str = "numaflow.numaproj.io/pipeline-name";
+const PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
+
+/// Longest wait until what was paused for a while is as its rollout asks for.
+const REST: Duration = Duration::from_mins(1);
+
+/// A Pipeline as it was at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// When it was seen.
+    pub at: Timestamp,
+    /// Which object of this name.
+    pub uid: String,
+    /// Of its spec.
+    pub generation: i64,
+    /// The generation that the controller has seen.
+    pub observed: Option<i64>,
+    /// `spec.lifecycle.desiredPhase`; empty if it is not there.
+    pub desired: String,
+    /// `spec.lifecycle.pauseGracePeriodSeconds`.
+    pub grace: Option<i64>,
+    /// `status.phase`.
+    pub phase: String,
+    /// The annotation in which the controller notes a pause.
+    pub pause_timestamp: Option<String>,
+    /// `status.drainedOnPause`.
+    pub drained: bool,
+    /// What tells specs apart, lifecycle aside.
+    pub spec: String,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+impl State {
+    fn of(pipeline: &DynamicObject) -> Self {
+        let text = |place: &str| pipeline.data.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = |place: &str| pipeline.data.pointer(place).and_then(Value::as_i64);
+        let mut spec = pipeline.data["spec"].clone();
+        spec.as_object_mut().map(|fields| fields.remove("lifecycle"));
+        Self {
+            at: Timestamp::now(),
+            uid: pipeline.uid().unwrap_or_default(),
+            generation: pipeline.metadata.generation.unwrap_or_default(),
+            observed: number("/status/observedGeneration"),
+            desired: text("/spec/lifecycle/desiredPhase"),
+            grace: number("/spec/lifecycle/pauseGracePeriodSeconds"),
+            phase: text("/status/phase"),
+            pause_timestamp: pipeline.annotations().get(PAUSE_TIMESTAMP).cloned(),
+            drained: pipeline.data["status"]["drainedOnPause"] == true,
+            spec: numaplane::api::short_hash(spec.to_string().as_bytes()),
+            deleting: pipeline.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether it is to be paused: everything else means that it is to run.
+    pub fn wants_pause(&self) -> bool {
+        self.desired == "Paused"
+    }
+
+    /// Whether the controller has seen the spec and the pipeline is where it is to be.
+    pub fn settled(&self) -> bool {
+        let there = if self.wants_pause() { "Paused" } else { "Running" };
+        self.current() && self.phase == there && self.pause_timestamp.is_some() == self.wants_pause()
+    }
+
+    /// Whether the wanted phase may be changed once more without a wedge.
+    pub fn safe(&self) -> bool {
+        let pausing = self.phase == "Pausing" && self.pause_timestamp.is_some();
+        self.settled() || (self.current() && (pausing || self.phase == "Failed"))
+    }
+
+    fn current(&self) -> bool {
+        self.observed == Some(self.generation)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let observed = self.observed.map_or("-".to_owned(), |n| n.to_string());
+        write!(f, "{}/{observed} wants {:?}", self.generation, self.desired)?;
+        if let Some(grace) = self.grace {
+            write!(f, " (grace {grace} s)")?;
+        }
+        write!(f, ", is {:?}, spec {}", self.phase, self.spec)?;
+        if let Some(time) = &self.pause_timestamp {
+            write!(f, ", paused at {time}")?;
+        }
+        if self.drained {
+            f.write_str(", drained")?;
+        }
+        if self.deleting {
+            f.write_str(", being deleted")?;
+        }
+        Ok(())
+    }
+}
+
+/// A change of the wanted phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flip {
+    /// To Paused, or away from it.
+    pub to_paused: bool,
+    /// Changes of the spec from this one on, itself included, until the next flip.
+    pub edits: usize,
+    /// All changes from this one on, the controller's included, until the next flip.
+    pub writes: usize,
+    /// How long it took until it was settled, if it ever was.
+    pub settled_after: Option<Duration>,
+}
+
+#[derive(Default)]
+struct Seen {
+    pipelines: BTreeMap<String, Vec<State>>,
+    /// When which vertex of a pipeline was asked for what.
+    vertices: BTreeMap<String, Vec<(Timestamp, String, String)>>,
+    lists: usize,
+}
+
+/// Sees everything that becomes of the Pipelines in a namespace, from a task that ends with it.
+pub struct Recorder {
+    seen: Arc<Mutex<Seen>>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Recorder {
+    /// Begins; returns once it has seen what there is. The kinds have to be served.
+    pub async fn watch(team: &Team) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let tasks = ["Pipeline", "Vertex"].map(|kind| {
+            let (api, seen) = (numaflow::api(team, kind), seen.clone());
+            tokio::spawn(async move {
+                let mut events = watcher(api, watcher::Config::default()).boxed();
+                while let Some(event) = events.next().await {
+                    let mut seen = lock(&seen);
+                    match event {
+                        Ok(Event::Apply(object) | Event::InitApply(object)) if kind == "Pipeline" => {
+                            seen.pipeline(&object);
+                        }
+                        Ok(Event::Apply(object) | Event::InitApply(object)) => seen.vertex(&object),
+                        Ok(Event::InitDone) => seen.lists += 1,
+                        Ok(_) => {}
+                        Err(_) => {
+                            drop(seen);
+                            tokio::time::sleep(Duration::from_millis(500)).await;
+                        }
+                    }
+                }
+            })
+        });
+        let this = Self { seen, tasks };
+        eventually("pipelines and vertices are recorded", async || {
+            if lock(&this.seen).lists >= 2 { Ok(()) } else { Err("not listed".to_owned()) }
+        })
+        .await;
+        this
+    }
+
+    /// All states of a pipeline so far, in their order.
+    pub fn states(&self, pipeline: &str) -> Vec<State> {
+        lock(&self.seen).pipelines.get(pipeline).cloned().unwrap_or_default()
+    }
+
+    /// The names of all pipelines that were seen.
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.seen).pipelines.keys().cloned().collect()
+    }
+
+    /// The flips of a pipeline so far, in their order.
+    pub fn flips(&self, pipeline: &str) -> Vec<Flip> {
+        flips(&self.states(pipeline))
+    }
+
+    /// Everything that became of a pipeline, to be printed.
+    pub fn history(&self, pipeline: &str) -> String {
+        let seen = lock(&self.seen);
+        let states = seen.pipelines.get(pipeline).map_or(&[][..], Vec::as_slice);
+        let vertices = seen.vertices.get(pipeline).map_or(&[][..], Vec::as_slice);
+        let mut lines: Vec<(Timestamp, String)> = states.iter().map(|s| (s.at, s.to_string())).collect();
+        lines.extend(vertices.iter().map(|(at, name, desired)| (*at, format!("    vertex {name} is to be {desired}"))));
+        lines.sort_by_key(|(at, _)| *at);
+        let begin = lines.first().map_or(Timestamp::UNIX_EPOCH, |(at, _)| *at);
+        let mut text = format!("Pipeline/{pipeline}, {} states, flips {:?}", states.len(), flips(states));
+        for (at, line) in lines {
+            let _ = write!(text, "\n{:8.3} {line}", at.duration_since(begin).as_secs_f64());
+        }
+        text
+    }
+
+    /// What was done that must not be done, over the whole time.
+    pub fn broken(&self) -> Vec<String> {
+        let seen = lock(&self.seen);
+        seen.pipelines.iter().flat_map(|(name, states)| broken(name, states)).collect()
+    }
+
+    /// Panics if, at any time so far, a spec was changed between the wish to pause and the pause, or a wanted phase was
+    /// changed again before the controller had come to terms with the last change.
+    pub fn rules(&self) {
+        let broken = self.broken();
+        if broken.is_empty() {
+            return;
+        }
+        let histories = self.names().iter().map(|name| self.history(name)).collect::<Vec<_>>().join("\n");
+        panic!("{}\n{histories}", broken.join("\n"));
+    }
+}
+
+impl Seen {
+    fn pipeline(&mut self, object: &DynamicObject) {
+        let state = State::of(object);
+        let states = self.pipelines.entry(object.name_any()).or_default();
+        // Conditions and times change with every pass; a list says what was known already.
+        if states.last().is_none_or(|last| State { at: state.at, ..last.clone() } != state) {
+            states.push(state);
+        }
+    }
+
+    fn vertex(&mut self, object: &DynamicObject) {
+        let pipeline = object.labels().get(PIPELINE_NAME).cloned().unwrap_or_default();
+        let desired = object.data["spec"]["lifecycle"]["desiredPhase"].as_str().unwrap_or_default();
+        let all = self.vertices.entry(pipeline).or_default();
+        let last = all.iter().rev().find(|(_, name, _)| *name == object.name_any());
+        if last.is_none_or(|(_, _, before)| before != desired) {
+            all.push((Timestamp::now(), object.name_any(), desired.to_owned()));
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        if std::thread::panicking() {
+            self.names().iter().for_each(|name| println!("{}", self.history(name)));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Pairs of states that follow each other, of the same object.
+fn steps(states: &[State]) -> impl Iterator<Item = (&State, &State)> {
+    states.iter().zip(states.iter().skip(1)).filter(|(before, after)| before.uid == after.uid)
+}
+
+fn flips(states: &[State]) -> Vec<Flip> {
+    let mut all: Vec<(Flip, Timestamp)> = Vec::new();
+    for (before, after) in steps(states) {
+        let flipped = before.wants_pause() != after.wants_pause();
+        if flipped {
+            let flip = Flip { to_paused: after.wants_pause(), edits: 0, writes: 0, settled_after: None };
+            all.push((flip, after.at));
+        }
+        if let Some((flip, at)) = all.last_mut() {
+            flip.writes += 1;
+            flip.edits += usize::from(before.generation != after.generation);
+            if flip.settled_after.is_none() && after.settled() {
+                flip.settled_after = after.at.duration_since(*at).try_into().ok();
+            }
+        }
+    }
+    all.into_iter().map(|(flip, _)| flip).collect()
+}
+
+fn broken(name: &str, states: &[State]) -> Vec<String> {
+    let mut broken = Vec::new();
+    // Since the last flip: whether the controller has come to terms with it.
+    let mut unsafe_flip: Option<&State> = None;
+    let mut pausing: Option<&State> = None;
+    let mut uid = "";
+    for (before, after) in steps(states) {
+        if after.uid != uid {
+            (unsafe_flip, pausing, uid) = (None, None, &after.uid);
+        }
+        if before.wants_pause() != after.wants_pause() {
+            if let Some(first) = unsafe_flip {
+                broken.push(format!("Pipeline/{name}: flip at {after} while the one before was not safe: {first}"));
+            }
+            unsafe_flip = Some(after);
+            pausing = after.wants_pause().then_some(after);
+        }
+        if let Some(began) = pausing
+            && before.spec != after.spec
+        {
+            broken.push(format!("Pipeline/{name}: spec changed at {after} before the pause was settled: {began}"));
+        }
+        if after.safe() {
+            unsafe_flip = None;
+        }
+        if after.wants_pause() && after.settled() {
+            pausing = None;
+        }
+    }
+    broken
+}
+
+/// Waits until no pipeline of a rollout is asked to pause, or given a grace, that its rollout does not ask for.
+pub async fn assert_at_rest(team: &Team) {
+    let gvk = GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", "PipelineRollout");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "pipelinerollouts");
+    let rollouts: Api<DynamicObject> = Api::namespaced_with(team.client.clone(), &team.namespace, &resource);
+    within(REST, "every pipeline is at rest", async || {
+        let error = |error: kube::Error| error.to_string();
+        let all = numaflow::api(team, "Pipeline").list(&ListParams::default()).await.map_err(error)?.items;
+        // Where there is no such kind there are no rollouts.
+        let rollouts = match rollouts.list(&ListParams::default()).await {
+            Ok(list) => list.items,
+            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+            Err(other) => return Err(other.to_string()),
+        };
+        let left: Vec<String> = all.iter().filter_map(|pipeline| unrest(pipeline, &rollouts)).collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+    })
+    .await;
+}
+
+/// What a pipeline has in its lifecycle that its rollout does not ask for. One without a rollout is its user's.
+fn unrest(pipeline: &DynamicObject, rollouts: &[DynamicObject]) -> Option<String> {
+    let parent = pipeline.labels().get(PARENT)?;
+    let rollout = rollouts.iter().find(|rollout| rollout.name_any() == *parent);
+    let asked = |field: &str| {
+        let lifecycle = rollout.and_then(|r| r.data.pointer("/spec/pipeline/spec/lifecycle"));
+        lifecycle.and_then(|lifecycle| lifecycle.get(field)).cloned().unwrap_or_default()
+    };
+    let has = |field: &str| pipeline.data["spec"]["lifecycle"][field].clone();
+    let (desired, grace) = (has("desiredPhase"), has("pauseGracePeriodSeconds"));
+    let runs = |value: &Value| matches!(value.as_str(), None | Some("" | "Running"));
+    let as_asked = runs(&desired) || desired == asked("desiredPhase");
+    let grace_as_asked = grace.is_null() || grace == asked("pauseGracePeriodSeconds");
+    if as_asked && grace_as_asked {
+        return None;
+    }
+    let name = pipeline.name_any();
+    Some(format!(
+        "Pipeline/{name} of PipelineRollout/{parent}: desiredPhase {desired}, pauseGracePeriodSeconds {grace}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(text: &str) -> State {
+        // generation/observed desired phase [pts] spec
+        let mut words = text.split(' ');
+        let (generation, observed) = words.next().unwrap().split_once('/').unwrap();
+        let mut next = || words.next().unwrap().to_owned();
+        State {
+            at: Timestamp::UNIX_EPOCH,
+            uid: "1".to_owned(),
+            generation: generation.parse().unwrap(),
+            observed: observed.parse().ok(),
+            desired: next(),
+            grace: None,
+            phase: next(),
+            pause_timestamp: (next() == "pts").then(|| "then".to_owned()),
+            drained: false,
+            spec: next(),
+            deleting: false,
+        }
+    }
+
+    fn count(texts: &[&str]) -> usize {
+        broken("p", &texts.iter().map(|text| state(text)).collect::<Vec<_>>()).len()
+    }
+
+    #[test]
+    fn flips_that_wait_for_the_last_one_break_no_rule() {
+        let states = [
+            "1/1 Running Running - a",
+            "2/1 Paused Running - a",
+            "2/1 Paused Running pts a",
+            "2/2 Paused Pausing pts a",
+            "2/2 Paused Paused pts a",
+            "3/2 Paused Paused pts b",
+            "3/3 Paused Paused pts b",
+            "4/3 Running Paused pts b",
+            "4/3 Running Running - b",
+            "4/4 Running Running - b",
+            "5/4 Paused Running - b",
+        ];
+        assert_eq!(count(&states), 0);
+        let flips = flips(&states.map(state));
+        assert_eq!(flips.iter().map(|f| (f.edits, f.writes)).collect::<Vec<_>>(), [(2, 6), (1, 3), (1, 1)]);
+        assert!(flips[1].settled_after.is_some() && flips[2].settled_after.is_none());
+    }
+
+    #[test]
+    fn a_flip_before_the_last_one_was_safe_breaks_a_rule() {
+        let begin = ["1/1 Running Running - a", "2/1 Paused Running - a"];
+        let then = |state| [&begin[..], &[state, "3/2 Running Running - a"]].concat();
+        assert_eq!(count(&then("2/1 Paused Running pts a")), 1);
+        assert_eq!(count(&then("2/1 Paused Failed - a")), 1);
+        // The wedge: paused as it says, and nobody has noted when.
+        assert_eq!(count(&then("2/2 Paused Paused - a")), 1);
+        for safe in ["2/2 Paused Paused pts a", "2/2 Paused Pausing pts a", "2/2 Paused Failed - a"] {
+            assert_eq!(count(&then(safe)), 0, "{safe}");
+        }
+        let wedged =
+            [&begin[..], &["2/2 Paused Paused pts a", "3/3 Running Running pts a", "4/3 Paused Running pts a"]];
+        assert_eq!(count(&wedged.concat()), 1);
+    }
+
+    #[test]
+    fn a_spec_that_changes_before_the_pause_is_settled_breaks_a_rule() {
+        let begin = ["1/1 Running Running - a"];
+        let then = |states: &[&'static str]| count(&[&begin[..], states].concat());
+        assert_eq!(then(&["2/1 Paused Running - b"]), 1);
+        assert_eq!(then(&["2/1 Paused Running - a", "2/2 Paused Pausing pts a", "3/2 Paused Pausing pts b"]), 1);
+        assert_eq!(then(&["2/1 Paused Running - a", "2/2 Paused Paused pts a", "3/2 Paused Paused pts b"]), 0);
+        assert_eq!(then(&["2/1 Running Running - b", "3/1 Paused Running - b"]), 0);
+    }
+
+    #[test]
+    fn a_pause_that_its_rollout_does_not_ask_for_is_unrest() {
+        let object = |value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let pipeline = |lifecycle| {
+            object(json!({"metadata": {"name": "p-0", "labels": {PARENT: "p"}}, "spec": {"lifecycle": lifecycle}}))
+        };
+        let rollout = |lifecycle| {
+            let spec = json!({"pipeline": {"spec": {"lifecycle": lifecycle}}});
+            [object(json!({"metadata": {"name": "p"}, "spec": spec}))]
+        };
+        let paused = json!({"desiredPhase": "Paused", "pauseGracePeriodSeconds": 30});
+        assert!(unrest(&pipeline(json!({})), &rollout(json!({}))).is_none());
+        assert!(unrest(&pipeline(json!({"desiredPhase": "Running"})), &rollout(paused.clone())).is_none());
+        assert!(unrest(&pipeline(paused.clone()), &rollout(paused.clone())).is_none());
+        assert!(unrest(&pipeline(paused.clone()), &rollout(json!({"desiredPhase": "Paused"}))).is_some());
+        assert!(unrest(&pipeline(paused.clone()), &rollout(json!({"pauseGracePeriodSeconds": 30}))).is_some());
+        assert!(unrest(&pipeline(paused), &[]).is_some());
+    }
+}
