@@ -22,6 +22,7 @@ mod crash;
 mod crds;
 mod dataplane;
 mod definitions;
+mod draining;
 mod deletion;
 mod fallbacks;
 mod manifests;

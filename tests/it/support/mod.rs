@@ -10,6 +10,7 @@ pub mod operator;
 pub mod pauses;
 pub mod pipelines;
 pub mod program;
+pub mod rollouts;
 pub mod scene;
 #[path = "../../stand_in/mod.rs"]
 pub mod stand_in;
