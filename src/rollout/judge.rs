@@ -182,7 +182,9 @@ impl Turn<'_> {
                 };
                 Verdict::Changed(next, words)
             }
-            (Health::Bad(words) | Health::Unknown(words), _) => Verdict::Waiting(words, next_look(left, pace)),
+            (Health::Bad(words), _) => Verdict::Waiting(words, next_look(left, pace)),
+            // A server that does not answer is not asked more often for that.
+            (Health::Unknown(words), _) => Verdict::Waiting(words, next_look(left, self.manner.interval)),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::model::{Model, Rule, text};
-use crate::api::{ANNOTATION_FORCE, AssessmentSpec, PpndSpec, Wait};
+use super::model::{Model, Rule};
+use crate::api::{AssessmentSpec, PpndSpec, Wait};
 
 /// A rollout at 1.0, confirmed, that pauses and drains; all versions can be isolated.
-fn deployed() -> Model {
+pub fn deployed() -> Model {
     let mut model = Model::isolatable();
     model.edit(|spec| {
         let strategy = spec.strategy.get_or_insert_default();
@@ -31,7 +31,7 @@ fn timeout(model: &mut Model, timeout: &str, action: &str) {
 }
 
 /// Lets 2.0 prove itself; nothing is asked before it has.
-fn proven(model: &mut Model) {
+pub fn proven(model: &mut Model) {
     model.set_version("2.0");
     model.settle();
     model.play_workloads();
@@ -45,7 +45,7 @@ fn proven(model: &mut Model) {
 }
 
 /// A drain that waits for one pipeline by this rule, and for a second that drains.
-fn draining(rule: Rule) -> Model {
+pub fn draining(rule: Rule) -> Model {
     let mut model = deployed();
     model.pipeline("b-0", rule);
     proven(&mut model);
@@ -54,12 +54,12 @@ fn draining(rule: Rule) -> Model {
 }
 
 /// Pipelines look, and then the rollout does.
-fn look(model: &mut Model) {
+pub fn look(model: &mut Model) {
     model.play_pipelines();
     model.settle();
 }
 
-fn status(model: &Model) -> crate::api::NumaflowControllerRolloutStatus {
+pub fn status(model: &Model) -> crate::api::NumaflowControllerRolloutStatus {
     model.rollout.status.clone().unwrap()
 }
 
@@ -380,292 +380,4 @@ fn an_instance_in_use_and_an_unusable_revision_are_seen_before_anything_is_pause
     look(&mut model);
     assert_eq!((model.phase(), model.asks(), model.promoted()), ("Failed", false, Some("1.0")), "{}", model.message());
     assert_eq!(model.result(), ("Failed", "Drain", "RevisionUnusable"));
-}
-
-#[test]
-fn a_controller_that_is_gone_is_noticed_at_rest_and_is_not_waited_for() {
-    let mut model = deployed();
-    let kill = |model: &mut Model| {
-        let production = model.live.values_mut().filter(|l| !l.id.name.contains("-x-"));
-        production.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
-    };
-    let dead = |model: &Model| status(model).controller_unavailable.map(|c| c.gone);
-    kill(&mut model);
-    model.settle();
-    assert_eq!((dead(&model), model.phase()), (Some(false), "Deployed"));
-    let written = model.log.len();
-    model.pass(Duration::from_mins(1));
-    let again = model.turn(usize::MAX).1.unwrap();
-    assert!(again <= Duration::from_secs(32), "{again:?}");
-    assert_eq!(model.log.len(), written, "one write at each transition");
-    // Somebody renews the lease still.
-    model.pass(again);
-    model.settle();
-    assert_eq!(dead(&model), Some(false));
-    model.leases.clear();
-    model.lease_from = jiff::Timestamp::MAX;
-    model.pass(Duration::from_secs(10));
-    model.settle();
-    assert_eq!(dead(&model), Some(true));
-    model.play_workloads();
-    model.settle();
-    assert_eq!(dead(&model), None);
-    // In a drain it ends the waiting.
-    model.lease_from = jiff::Timestamp::MIN;
-    model.pipeline("b-0", Rule::Stuck);
-    proven(&mut model);
-    look(&mut model);
-    model.lease_from = jiff::Timestamp::MAX;
-    model.leases.remove("numaflow-controller-lock");
-    kill(&mut model);
-    model.settle();
-    assert_eq!((model.stage(), dead(&model)), (Some("Drain"), Some(false)));
-    model.pass(Duration::from_secs(92));
-    model.settle();
-    assert!(matches!(model.stage(), Some("CutOver" | "Confirm")), "{}", model.message());
-    assert!(model.drain().ended.starts_with("ControllerUnavailable: "), "{}", model.drain().ended);
-    assert_eq!(model.drain().not_drained, ["b-0: its controller is gone"]);
-    model.lease_from = jiff::Timestamp::MIN;
-    model.run();
-    assert_eq!((model.phase(), model.promoted(), model.asks(), dead(&model)), ("Deployed", Some("2.0"), false, None));
-}
-
-#[test]
-fn a_controller_that_was_gone_before_the_drain_is_not_asked() {
-    let mut model = deployed();
-    model.set_version("2.0");
-    model.settle();
-    model.play_workloads();
-    model.settle();
-    model.lease_from = jiff::Timestamp::MAX;
-    model.leases.remove("numaflow-controller-lock");
-    let production = model.live.values_mut().filter(|l| !l.id.name.contains("-x-"));
-    production.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
-    model.settle();
-    model.pass(Duration::from_secs(92));
-    model.settle();
-    assert_eq!(model.request(), None);
-    assert!(model.drain().ended.contains("nothing was paused"), "{}", model.drain().ended);
-}
-
-#[test]
-fn a_lease_that_cannot_be_read_is_not_a_dead_controller() {
-    let mut model = draining(Rule::Stuck);
-    model.unreadable = true;
-    let production = model.live.values_mut().filter(|l| !l.id.name.contains("-x-"));
-    production.for_each(|l| l.workload.iter_mut().for_each(|w| w.available = 0));
-    model.settle();
-    model.pass(Duration::from_hours(1));
-    look(&mut model);
-    assert_eq!(status(&model).controller_unavailable.map(|c| c.gone), Some(false));
-    assert_eq!(model.stage(), Some("Drain"));
-}
-
-#[test]
-fn force_ends_the_drain_of_one_attempt() {
-    let mut model = draining(Rule::Stuck);
-    look(&mut model);
-    model.annotate(ANNOTATION_FORCE, "lunch");
-    model.settle();
-    assert_eq!(model.stage(), Some("Confirm"));
-    assert_eq!(model.drain().not_drained, ["b-0: ended by force"]);
-    assert_eq!(model.drain().ended, "ended by force: lunch");
-    assert_eq!(model.last_force(), Some(("lunch".into(), "the drain of version \"2.0\"".into())));
-    model.run();
-    assert_eq!((model.phase(), model.asks()), ("Deployed", false));
-    // The same text is not honoured again.
-    model.set_version("1.0");
-    for _ in 0..5 {
-        model.play_workloads();
-        model.settle();
-        model.pass(Duration::from_secs(30));
-    }
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("Drain"), true), "{}", model.message());
-    model.annotate(ANNOTATION_FORCE, "lunch again");
-    model.run();
-    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
-}
-
-#[test]
-fn force_that_was_there_before_the_drain_leaves_it_out_and_one_that_comes_after_it_is_spent() {
-    let mut model = deployed();
-    model.annotate(ANNOTATION_FORCE, "now");
-    proven(&mut model);
-    assert_eq!((model.stage(), model.request()), (Some("Confirm"), None));
-    assert_eq!(model.drain().not_drained, ["a-0: ended by force"]);
-    model.annotate(ANNOTATION_FORCE, "too late");
-    model.run();
-    assert_eq!(model.last_force(), Some(("too late".into(), "nothing: there was no drain to wait for".into())));
-    model.pipe("a-0").rule = Rule::Stuck;
-    model.set_version("1.0");
-    for _ in 0..5 {
-        model.play_workloads();
-        model.settle();
-        model.pass(Duration::from_secs(30));
-    }
-    assert_eq!((model.stage(), model.asks()), (Some("Drain"), true));
-}
-
-#[test]
-fn a_request_is_withdrawn_when_the_rollout_is_deleted_and_when_its_attempt_does_not_run() {
-    let mut model = draining(Rule::Stuck);
-    model.add_pipeline("a-0", "");
-    model.delete();
-    model.turn(1);
-    assert!(!model.asks(), "before anything else");
-    model.settle();
-    assert!(model.message().contains("Pipeline/a-0"), "{}", model.message());
-    assert_eq!((model.stage(), model.held()), (None, true));
-    model.annotate(ANNOTATION_FORCE, "go");
-    model.turn(1);
-    assert_eq!(model.last_force(), Some(("go".into(), "the waiting of the deletion".into())));
-    model.run();
-    assert!(model.gone);
-    let mut model = draining(Rule::Stuck);
-    let status = model.rollout.status.as_mut().unwrap();
-    status.upgrade = None;
-    model.set_version("1.0");
-    model.turn(1);
-    assert!(!model.asks());
-    model.run();
-    assert_eq!(model.phase(), "Deployed");
-}
-
-#[test]
-fn a_failing_version_is_rolled_back_while_pipelines_are_paused_and_then_they_run() {
-    let mut model = draining(Rule::Drains(0));
-    model.broken.insert("2.0".into());
-    model.pipe("b-0").rule = Rule::Undrained(0);
-    look(&mut model);
-    assert_eq!(model.stage(), Some("Confirm"));
-    model.play_workloads();
-    model.pass(Duration::from_secs(601));
-    model.play_pipelines();
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("RollBack"), true));
-    model.run();
-    assert_eq!((model.phase(), model.promoted(), model.asks()), ("Failed", Some("1.0"), false));
-    assert!(model.message().contains("not drained: b-0: its grace period was over"), "{}", model.message());
-}
-
-#[test]
-fn the_lease_is_looked_at_often_while_pipelines_are_paused() {
-    let mut model = draining(Rule::Drains(0));
-    model.lease_from = model.now + jiff::SignedDuration::from_secs(40);
-    look(&mut model);
-    model.play_workloads();
-    let again = model.turn(usize::MAX).1;
-    assert_eq!((model.stage(), again), (Some("Confirm"), Some(Duration::from_millis(250))), "{}", model.message());
-    model.pass(Duration::from_secs(41));
-    model.settle();
-    assert_eq!((model.phase(), model.asks()), ("Deployed", false), "healthy once is enough");
-}
-
-/// A version with a configuration that says this of ISB services.
-fn with_isbsvc(version: &str, image: &str) -> String {
-    text(version, &["numaflow-controller"]).replace(
-        "    instance: ",
-        &format!(
-            "    isbsvc: {{jetstream: {{versions: [{{version: '2.10', natsImage: '{image}'}}]}}}}\n    instance: "
-        ),
-    )
-}
-
-#[test]
-fn isb_services_are_looked_at_once_or_for_a_window_where_their_settings_differ() {
-    let mut model = deployed();
-    model.isb("default", true);
-    proven(&mut model);
-    look(&mut model);
-    model.play_workloads();
-    model.settle();
-    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")), "{}", model.message());
-    model.define_text("4.0", &with_isbsvc("4.0", "nats:2.10"));
-    model.set_version("4.0");
-    for _ in 0..5 {
-        model.play_workloads();
-        model.settle();
-        model.pass(Duration::from_secs(30));
-    }
-    look(&mut model);
-    model.play_workloads();
-    model.settle();
-    assert!(model.message().contains("its StatefulSet runs , and nats:2.10 is wanted"), "{}", model.message());
-    let set = model.isbs.get_mut("default").unwrap().stateful_set.as_mut().unwrap();
-    set.image = "nats:2.10".into();
-    model.settle();
-    assert!(model.message().contains("it has to stay so for 1m"), "{}", model.message());
-    model.pass(Duration::from_secs(59));
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("Confirm"), true));
-    model.pass(Duration::from_secs(2));
-    model.settle();
-    assert_eq!((model.phase(), model.promoted(), model.asks()), ("Deployed", Some("4.0"), false));
-}
-
-#[test]
-fn an_isb_service_that_a_version_breaks_rolls_it_back_and_one_that_was_broken_before_does_not() {
-    let mut model = deployed();
-    model.isb("default", true);
-    model.isb("broken", false);
-    proven(&mut model);
-    assert_eq!(status(&model).upgrade.unwrap().isb_unhealthy, ["broken"]);
-    look(&mut model);
-    model.isb("default", false);
-    model.play_workloads();
-    model.settle();
-    assert!(model.message().contains("InterStepBufferService/default: phase Failed"), "{}", model.message());
-    model.pass(Duration::from_secs(601));
-    model.settle();
-    model.isb("default", true);
-    model.run();
-    assert_eq!((model.phase(), model.result().2, model.asks()), ("Failed", "DeadlineExceeded", false));
-    assert_eq!(model.promoted(), Some("1.0"));
-    // One that somebody makes in the middle of it says nothing either.
-    let mut model = deployed();
-    proven(&mut model);
-    model.isb("new", false);
-    model.isbs.get_mut("new").unwrap().created = Some(model.now + jiff::SignedDuration::from_secs(5));
-    look(&mut model);
-    model.play_workloads();
-    model.settle();
-    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")), "{}", model.message());
-}
-
-#[test]
-fn a_roll_back_waits_for_isb_services_until_its_own_deadline_and_no_longer() {
-    let mut model = draining(Rule::Drains(0));
-    model.isb("default", true);
-    model.pass(Duration::from_secs(1));
-    look(&mut model);
-    model.isb("default", false);
-    model.play_workloads();
-    model.settle();
-    model.pass(Duration::from_secs(601));
-    model.settle();
-    model.play_workloads();
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("RollBack"), true), "{}", model.message());
-    model.pass(Duration::from_secs(601));
-    model.settle();
-    assert_eq!((model.phase(), model.asks()), ("Failed", false));
-    assert!(model.message().contains("not healthy either: InterStepBufferService/default"), "{}", model.message());
-}
-
-#[test]
-fn pipelines_do_not_wait_for_an_answer_that_nobody_gives() {
-    let mut model = draining(Rule::Drains(0));
-    model.isb("default", true);
-    look(&mut model);
-    model.play_workloads();
-    model.unreadable = true;
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("Confirm"), true));
-    model.pass(Duration::from_secs(601));
-    model.settle();
-    assert_eq!((model.stage(), model.asks()), (Some("Confirm"), false), "{}", model.message());
-    model.unreadable = false;
-    model.run();
-    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
 }

@@ -72,8 +72,10 @@ pub struct Model {
     pub unseen: Vec<Dependant>,
     /// Since when the process looks.
     pub watching_since: Timestamp,
-    /// Whether leases can be read.
+    /// Whether leases and ISB services cannot be read.
     pub unreadable: bool,
+    /// Whether ISB services cannot be read.
+    pub isb_unreadable: bool,
     /// Versions none of whose pods ever takes the lease.
     pub leaderless: BTreeSet<String>,
     /// Until then an old process keeps every lease.
@@ -155,6 +157,7 @@ impl Model {
             unseen: Vec::new(),
             watching_since: Timestamp::MIN,
             unreadable: false,
+            isb_unreadable: false,
             leaderless: BTreeSet::new(),
             lease_from: Timestamp::MIN,
             leases: BTreeMap::new(),
@@ -298,7 +301,8 @@ impl Model {
             Some(LeaseSeen { holder: format!("{holder}_uuid"), acquired: None, renewed: Some(self.now), seconds: 15 })
         });
         let asked = look.lease.is_some() || !look.isb.is_empty();
-        let unreadable = (self.unreadable && asked).then(|| "too many requests".to_owned());
+        let unreadable = ((self.unreadable && asked) || (self.isb_unreadable && !look.isb.is_empty()))
+            .then(|| "too many requests".to_owned());
         let isb = look.isb.iter().filter_map(|name| Some((name.clone(), self.isbs.get(name)?.clone()))).collect();
         Evidence { lease, pods, isb, unreadable }
     }
