@@ -79,8 +79,8 @@ fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
     }
     let status = rollout.status.as_ref()?;
     let request = status.pause_request.as_ref().filter(|request| request.active)?;
-    let attempted = status.upgrade.as_ref().map(|u| &u.instance_id);
-    let instance = attempted.or(status.promoted.as_ref().map(|p| &p.instance_id))?;
+    // The pipelines of what runs: an instance does not change while anything depends on it.
+    let instance = &status.promoted.as_ref()?.instance_id;
     Some(Request {
         by: format!("NumaflowControllerRollout/{}", rollout.metadata.name.as_deref().unwrap_or_default()),
         attempt: request.attempt.clone(),

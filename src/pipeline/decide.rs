@@ -134,6 +134,12 @@ impl<'a> Turn<'a> {
         }
         // A change goes in while the pipeline is paused, before it is resumed; one that cannot be applied holds up no resume.
         let steering = self.steer(child, &want);
+        if let Steering::Steps(steps) = &steering
+            && steps.iter().all(|step| matches!(step, Step::LookAtPipeline { .. }))
+        {
+            // Nothing is said before it is known.
+            return Plan::of(steps.clone());
+        }
         let applying = self.applying(child, &pending, &want);
         self.answer(child, &want);
         let report = self.report(child, &pending, &want, &steering, &applying);

@@ -62,15 +62,17 @@ impl Report {
         let mut set = |kind, status, reason: &str, message: &str| {
             conditions.set(kind, status, reason, message, generation, now);
         };
-        let health = turn.child.map(|child| health(child));
+        let state = turn.next.pause.as_ref().map(|p| p.state.clone()).unwrap_or_default();
+        let health = turn.child.map(|child| health(child, &state));
         if let Some((healthy, reason, message)) = &health {
             set(ConditionType::ChildResourcesHealthy, *healthy, reason, message);
         }
-        let phase = turn.child.map(|c| c.phase.as_str());
-        match phase {
-            Some("Pausing") => set(ConditionType::PipelinePausingOrPaused, Some(true), "PipelinePausing", ""),
-            Some("Paused") => set(ConditionType::PipelinePausingOrPaused, Some(true), "PipelinePaused", ""),
-            _ if turn.next.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED) => {
+        let phase = turn.child.map(|c| c.phase.as_str()).unwrap_or_default();
+        match (state.as_str(), phase) {
+            (pausing::PAUSING, _) | ("", "Pausing") => {
+                set(ConditionType::PipelinePausingOrPaused, Some(true), "PipelinePausing", "");
+            }
+            (pausing::PAUSED, _) | ("", "Paused") => {
                 set(ConditionType::PipelinePausingOrPaused, Some(true), "PipelinePaused", "");
             }
             _ => set(ConditionType::PipelinePausingOrPaused, Some(false), "Unpaused", ""),
@@ -208,7 +210,7 @@ fn waiting(steering: &Steering) -> String {
 }
 
 /// How the pipeline is, as existing users read it: (healthy, reason, message).
-fn health(child: &LivePipeline) -> (Option<bool>, &'static str, String) {
+fn health(child: &LivePipeline, pausing: &str) -> (Option<bool>, &'static str, String) {
     const PARTS: [&str; 3] = ["VerticesHealthy", "SideInputsManagersHealthy", "DaemonServiceHealthy"];
     let name = &child.version.name;
     let part = |wanted: &str| {
@@ -216,6 +218,10 @@ fn health(child: &LivePipeline) -> (Option<bool>, &'static str, String) {
     };
     let progressing = child.conditions.values().any(|(status, reason, _)| status == "False" && reason == "Progressing");
     match child.phase.as_str() {
+        // What it says meanwhile changes several times in a moment.
+        phase if !pausing.is_empty() && phase != "Failed" => {
+            (None, "PipelineUnknown", format!("Pipeline/{name} is {}", pausing.to_lowercase()))
+        }
         _ if !child.is_observed() => (Some(false), "Progressing", format!("Pipeline/{name} was not looked at yet")),
         "Failed" => (Some(false), "PipelineFailed", format!("Pipeline/{name}: {}", child.message)),
         "Paused" | "Pausing" => (None, "PipelineUnknown", format!("Pipeline/{name} is {}", child.phase)),

@@ -26,6 +26,8 @@ use crate::{
 const FAILED: Duration = Duration::from_secs(60);
 /// Time after which a change that the server refused is tried again.
 const BLOCKED: Duration = Duration::from_mins(1);
+/// Time in which nothing is said about what a pause waits for.
+const FRESH: Duration = Duration::from_secs(3);
 /// Seconds that Numaflow takes for a grace period where nobody says one.
 const GRACE: i64 = 30;
 /// How long a pipeline whose time is up may take to say that it is paused, besides what each pipeline may cost.
@@ -417,7 +419,7 @@ impl Turn<'_> {
                 return self.change(child, grace_patch(want.grace), "grace period as its spec has it");
             }
             // It may fail while its ISB service is changed; it is paused for all that.
-            return if child.is_observed() { Steering::Settled } else { Steering::Waiting(vec![self.to_look(child)]) };
+            return if child.is_observed() { Steering::Settled } else { Steering::Waiting(Vec::new()) };
         }
         if child.says_paused() {
             let Some(plane) = self.s.learned.planes.get(&child.version.name) else {
@@ -429,7 +431,7 @@ impl Turn<'_> {
                 return Steering::Settled;
             }
             self.look_again(&pause);
-            return Steering::Waiting(waiting);
+            return Steering::Waiting(if self.is_fresh(&pause) { Vec::new() } else { waiting });
         }
         if strays {
             return self.change(child, grace_patch(want.grace), "grace period of its pause");
@@ -439,6 +441,9 @@ impl Turn<'_> {
         let waited = elapsed(pause.since.as_ref(), self.now);
         if waited < patience {
             self.again(patience.saturating_sub(waited));
+        }
+        if self.is_fresh(&pause) {
+            return Steering::Waiting(Vec::new());
         }
         let mut words = if child.is_observed() {
             format!("Pipeline/{} to pause; it says {}", child.version.name, phase_of(child))
@@ -496,11 +501,7 @@ impl Turn<'_> {
             return Steering::Settled;
         }
         if !child.says_running() {
-            return Steering::Waiting(vec![if child.is_observed() {
-                format!("Pipeline/{} to run; it says {}", child.version.name, phase_of(child))
-            } else {
-                self.to_look(child)
-            }]);
+            return Steering::Waiting(vec![self.to_look(child)]);
         }
         let Some(plane) = self.s.learned.planes.get(&child.version.name) else {
             return Steering::Steps(vec![Step::LookAtPipeline { name: child.version.name.clone() }]);
@@ -508,7 +509,7 @@ impl Turn<'_> {
         let waiting = plane.not_running();
         if !waiting.is_empty() {
             self.look_again(&pause);
-            return Steering::Waiting(waiting);
+            return Steering::Waiting(vec![self.to_look(child)]);
         }
         let left_at_none = |v: &&crate::numaflow::VertexSeen| pause.added.contains(&v.name) && v.replicas == Some(0);
         let desired = self.desired.clone().ok();
@@ -619,6 +620,15 @@ impl Turn<'_> {
             strategy.ppnd.and_then(|p| p.fast_resume)
         };
         Some(if fast == Some(true) { "fast" } else { "slow" })
+    }
+
+    /// Whether a pause has only just begun: what takes a moment is not worth a word.
+    fn is_fresh(&mut self, pause: &PipelinePause) -> bool {
+        let left = FRESH.saturating_sub(elapsed(pause.since.as_ref(), self.now));
+        if !left.is_zero() {
+            self.again(left);
+        }
+        !left.is_zero()
     }
 
     /// Pods and vertices are not watched.
