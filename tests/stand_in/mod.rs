@@ -16,6 +16,7 @@
 //! | `lifecycle` | the part of that pass that pauses, resumes and deletes |
 //! | `vertices` | what is made of a pipeline, and one pass over a Vertex |
 //! | `service` | one pass over an InterStepBufferService |
+//! | `sequences` | tests of these passes, one after the other, without a server |
 //! | `cache` | what is known of all objects, and which changes are a reason for a pass |
 //! | `queue` | what a worker looks at next |
 //! | `controller` | knows a client: watches objects and carries out passes, for whoever leads |
@@ -62,6 +63,8 @@ mod pod;
 mod processes;
 mod queue;
 mod run;
+#[cfg(test)]
+mod sequences;
 mod service;
 mod vertices;
 mod view;

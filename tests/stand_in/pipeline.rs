@@ -91,6 +91,10 @@ pub fn pass(look: &Look) -> (Pass, Memory) {
         || pipeline.annotations().contains_key(PAUSE_TIMESTAMP);
     let (changes, vertices) = vertices::apply(pipeline, look.vertices, lifecycle_change);
     steps.extend(changes);
+    let named = |pod: &&Seen| vertices.iter().any(|v| vertices::name_of(v) == vertices::name_of(pod));
+    // What garbage collection does, sooner or later.
+    let left = look.pods.iter().filter(|pod| !going(pod) && !named(pod));
+    steps.extend(left.map(|pod| Step::Delete(Kind::Pod, pod.name_any())));
     draft.condition("Deployed", true, "Successful", "");
     if !lifecycle_change {
         draft.phase("Running", "");
