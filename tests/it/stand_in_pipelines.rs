@@ -428,6 +428,44 @@ async fn a_buffer_service_is_rolled_to_the_image_of_its_version_and_fails_on_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_worker_looks_at_all_pipelines_so_that_a_slow_one_holds_up_the_others() {
+    let scene = Scene::new("pl-delay").await;
+    let team = &scene.team;
+    let _kinds = numaflow::installed(&team.client).await;
+    ready(team).await;
+    running(team, "slow", json!({})).await;
+    quiet(team, "slow").await;
+    turn(team, "Pipeline", "slow", "pass-delay", json!("3s")).await;
+    // Knobs are read from what is seen, as everything is.
+    quiet(team, "slow").await;
+    let began = Instant::now();
+    poke(team, "Pipeline", "slow").await;
+    create(team, "Pipeline", "other", "", spec(json!({}))).await;
+    until(team, "Pipeline", "other", "is looked at", |p| phase(p) == "Running").await;
+    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_goes_on_when_the_kinds_come_back() {
+    let scene = Scene::new("pl-kinds").await;
+    let team = &scene.team;
+    let _none = numaflow::absent(&team.client).await;
+    team.apply(&controller("1.4.0"), "").await;
+    team.leads(LEASE, "held", |held| !held.holder.is_empty()).await;
+    for round in 0..2 {
+        numaflow::install(&team.client).await;
+        service(team, &format!("service-{round}"), "").await;
+        let mut spec = spec(json!({}));
+        spec["interStepBufferServiceName"] = json!(format!("service-{round}"));
+        create(team, "Pipeline", "p", "", spec).await;
+        settled(team, "p", "Running").await;
+        want(team, "p", "Paused").await;
+        settled(team, "p", "Paused").await;
+        numaflow::remove(&team.client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute or two: a measurement of what the stand-in can carry"]
 async fn two_hundred_pipelines_can_be_carried() {
     const COUNT: usize = 200;

@@ -242,7 +242,7 @@ fn what_does_not_drain_is_paused_when_its_grace_is_over() {
     }
     world.want("Paused");
     world.pass();
-    world.now += Duration::from_secs(60);
+    world.now += Duration::from_mins(1);
     world.pass();
     assert_eq!(world.line(), "2/2 Pausing pts");
     world.turn("never-pauses", Value::Null);
