@@ -37,10 +37,13 @@ pub async fn absent(client: &Client) -> RwLockWriteGuard<'static, ()> {
 /// Removes the kinds, with all their objects: also those that wait for a controller that is no more.
 pub async fn remove(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    // The server takes its time for each, and for all at once no longer.
+    for (_, plural) in KINDS {
+        // Not there is what is wanted.
+        let _ = api.delete(&format!("{plural}.numaflow.numaproj.io"), &DeleteParams::default()).await;
+    }
     for (kind, plural) in KINDS {
         let name = format!("{plural}.numaflow.numaproj.io");
-        // Not there is what is wanted.
-        let _ = api.delete(&name, &DeleteParams::default()).await;
         eventually(&format!("CRD {name} is gone"), async || {
             let found = api.get_opt(&name).await.map_err(|error| error.to_string())?;
             if found.is_none() {
