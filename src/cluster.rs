@@ -49,6 +49,8 @@ pub enum Subject {
     Controller(Arc<NumaflowController>),
     /// The rollout of a pipeline.
     Pipeline(Arc<PipelineRollout>),
+    /// A namespace that is being deleted, with only its own name as its namespace.
+    Namespace(Box<ObjectMeta>),
 }
 
 impl Subject {
@@ -57,6 +59,7 @@ impl Subject {
             Self::Rollout(r) => &r.metadata,
             Self::Controller(c) => &c.metadata,
             Self::Pipeline(p) => &p.metadata,
+            Self::Namespace(metadata) => metadata,
         }
     }
 
@@ -66,6 +69,7 @@ impl Subject {
             Self::Rollout(_) => "NumaflowControllerRollout",
             Self::Controller(_) => "NumaflowController",
             Self::Pipeline(_) => "PipelineRollout",
+            Self::Namespace(_) => "Namespace",
         }
     }
 
@@ -82,8 +86,8 @@ impl Subject {
     /// Mark of its production objects.
     fn mark(&self) -> String {
         match self {
-            // The rollout of a pipeline produces nothing that is marked.
-            Self::Rollout(_) | Self::Pipeline(_) => mark_of_rollout(self.name()),
+            // The rollout of a pipeline produces nothing that is marked, and neither does a namespace.
+            Self::Rollout(_) | Self::Pipeline(_) | Self::Namespace(_) => mark_of_rollout(self.name()),
             Self::Controller(_) => mark_of_controller(self.name()),
         }
     }
@@ -93,6 +97,13 @@ impl Subject {
             Self::Rollout(r) => ObjectReference { resource_version: None, ..r.object_ref(&()) },
             Self::Controller(c) => ObjectReference { resource_version: None, ..c.object_ref(&()) },
             Self::Pipeline(p) => ObjectReference { resource_version: None, ..p.object_ref(&()) },
+            Self::Namespace(metadata) => ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Namespace".to_owned()),
+                name: metadata.name.clone(),
+                uid: metadata.uid.clone(),
+                ..ObjectReference::default()
+            },
         }
     }
 }
@@ -201,6 +212,9 @@ impl Cluster {
                 return self.patch_numaflow(namespace, kind, object, patch).await;
             }
             Step::DeleteNumaflow { kind, object } => self.delete_numaflow(namespace, kind, object).await?,
+            Step::ReleaseNumaflow { kind, object, finalizer } => {
+                self.release_numaflow(namespace, kind, object, finalizer).await?;
+            }
             Step::LookAtPipeline { name } => {
                 return Ok(vec![Lesson::PlaneSeen(name.clone(), self.look_at_pipeline(namespace, name).await)]);
             }

@@ -126,6 +126,7 @@ impl Metrics {
             Task::Rollout(..) => "NumaflowControllerRollout",
             Task::Controller(..) => "NumaflowController",
             Task::Pipeline(..) => "PipelineRollout",
+            Task::Namespace(_) => "Namespace",
         };
         self.turns.with_label_values(&[kind, outcome.label()]).inc();
         self.seconds.with_label_values(&[kind]).observe(took.as_secs_f64());

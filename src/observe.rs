@@ -16,6 +16,8 @@ use crate::{
     },
     live::ObjectId,
     manifest::Manifest,
+    numaflow::LivePipeline,
+    pipeline::{Leaving, snapshot::Held},
     plan::Learned,
     rollout::{
         resolve::{Question, Rival, resolve},
@@ -131,6 +133,26 @@ pub fn rollout(
         learned: learned.clone(),
         children,
     }
+}
+
+/// What is left of Numaflow in a namespace; `None` unless it is being deleted.
+#[must_use]
+pub fn leaving(world: &World, namespace: &str) -> Option<Leaving> {
+    if !world.terminating(namespace) {
+        return None;
+    }
+    let pipelines = world.pipelines.in_namespace(namespace);
+    let ours = |p: &LivePipeline| p.owner.as_ref().is_some_and(|(kind, ..)| kind == "PipelineRollout");
+    // Once nothing of ours is left in it, only this process knows whose controller there was.
+    let here = world.was_ours(namespace) || pipelines.iter().any(|(_, p)| ours(p));
+    let mut objects: Vec<(&'static str, Held)> = Vec::new();
+    objects.extend(pipelines.iter().filter(|(_, p)| here || ours(p)).map(|(_, p)| ("Pipeline", p.held())));
+    if here {
+        let services = world.isb_services.in_namespace(namespace);
+        objects.extend(services.iter().map(|(_, isb)| ("InterStepBufferService", isb.held.clone())));
+    }
+    let controllers = world.live(namespace).values().any(|l| l.workload.as_ref().is_some_and(|w| w.total > 0));
+    Some(Leaving { objects, controllers })
 }
 
 /// What an isolated copy is to be made of.

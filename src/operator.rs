@@ -18,7 +18,7 @@ use std::{
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
+use kube::{Client, core::ObjectMeta};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,8 @@ pub enum Task {
     Controller(String, String),
     /// The rollout of a pipeline.
     Pipeline(String, String),
+    /// A namespace that is being deleted.
+    Namespace(String),
 }
 
 /// Steps after which a turn gives way to others; far more than any attempt takes.
@@ -330,6 +332,12 @@ impl Operator {
                 let plan = pipeline::decide(&snapshot, now);
                 Some((Subject::Pipeline(found.clone()), plan))
             }
+            Task::Namespace(name) => {
+                let leaving = observe::leaving(&self.world, name)?;
+                let metadata =
+                    ObjectMeta { name: Some(name.clone()), namespace: Some(name.clone()), ..ObjectMeta::default() };
+                Some((Subject::Namespace(Box::new(metadata)), pipeline::leave(&leaving, now)))
+            }
         }
     }
 
@@ -339,6 +347,7 @@ impl Operator {
             Task::Rollout(namespace, name) => ("NumaflowControllerRollout", namespace, name),
             Task::Controller(namespace, name) => ("NumaflowController", namespace, name),
             Task::Pipeline(namespace, name) => ("PipelineRollout", namespace, name),
+            Task::Namespace(name) => ("Namespace", name, name),
         };
         match step {
             Step::WriteStatus { status, .. } => {
@@ -385,6 +394,9 @@ impl Operator {
             }
             Step::PatchNumaflow { kind: what, object, patch, why } => {
                 tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), %patch, why, "changed");
+            }
+            Step::ReleaseNumaflow { kind: what, object, finalizer } => {
+                tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), finalizer, "released");
             }
             Step::DeleteNumaflow { kind: what, object } => {
                 tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), "deleted");

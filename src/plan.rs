@@ -184,6 +184,15 @@ pub enum Step {
         /// The object.
         object: Version,
     },
+    /// Takes a finalizer of Numaflow's from an object that nobody is left to release.
+    ReleaseNumaflow {
+        /// Kind.
+        kind: &'static str,
+        /// The object.
+        object: Version,
+        /// The finalizer.
+        finalizer: &'static str,
+    },
     /// Reads the vertices of a pipeline and their pods, which are not watched.
     LookAtPipeline {
         /// Name of the pipeline.
@@ -300,7 +309,13 @@ impl Step {
     /// Whether it writes an object of Numaflow's.
     #[must_use]
     pub fn is_of_numaflow(&self) -> bool {
-        matches!(self, Self::ApplyNumaflow { .. } | Self::PatchNumaflow { .. } | Self::DeleteNumaflow { .. })
+        matches!(
+            self,
+            Self::ApplyNumaflow { .. }
+                | Self::PatchNumaflow { .. }
+                | Self::DeleteNumaflow { .. }
+                | Self::ReleaseNumaflow { .. }
+        )
     }
 
     /// Removes an object that is left over: (identity, API version where known, uid).

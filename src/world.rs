@@ -181,6 +181,8 @@ pub struct World {
     copies: Mutex<Copies>,
     since: OnceLock<Timestamp>,
     pins: Mutex<HashMap<(String, String), Arc<Definition>>>,
+    /// Namespaces that are being deleted and had rollouts.
+    left: Mutex<BTreeSet<String>>,
 }
 
 /// By address of the definition and instance; the definition is kept, so that its address stays its own.
@@ -233,6 +235,7 @@ impl World {
             copies: Mutex::default(),
             since: OnceLock::new(),
             pins: Mutex::default(),
+            left: Mutex::default(),
         }
     }
 
@@ -312,6 +315,22 @@ impl World {
     #[must_use]
     pub fn rules(&self, kind: changes::Kind) -> Arc<Rules> {
         self.rulebook.read().unwrap_or_else(PoisonError::into_inner).rules(kind)
+    }
+
+    /// Notes that a namespace which is being deleted had rollouts in it.
+    pub fn leaves(&self, namespace: &str) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned());
+    }
+
+    /// Whether a namespace that is being deleted had rollouts in it, as far as this process has seen.
+    #[must_use]
+    pub fn was_ours(&self, namespace: &str) -> bool {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(namespace)
+    }
+
+    /// Forgets a namespace that is gone.
+    pub fn forget_namespace(&self, namespace: &str) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
     }
 
     /// Whether a namespace is being deleted.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     Cluster, Failure, Lesson, Subject,
     answer::{failure, is_gone, limited, own, with_sources},
-    own::{mistake, owner_reference},
+    own::{json_patch, mistake, owner_reference},
     production::delete_of,
 };
 use crate::{
@@ -106,6 +106,36 @@ impl Cluster {
             },
             Err(kube::Error::Api(status)) if is_gone(&status) => gone(),
             Err(error) => return Err(failure(&error, About::Own, &format!("{kind}/{}", object.name))),
+        }
+        Ok(())
+    }
+
+    /// Takes one finalizer from an object, and touches no other.
+    pub(super) async fn release_numaflow(
+        &self,
+        namespace: &str,
+        kind: &str,
+        object: &Version,
+        finalizer: &str,
+    ) -> Result<(), Failure> {
+        let api = self.numaflow(namespace, kind)?;
+        let what = format!("{kind}/{}", object.name);
+        let Some(found) = own(&what, limited(api.get_opt(&object.name)).await)? else {
+            self.forget_numaflow(namespace, kind, object);
+            return Ok(());
+        };
+        let Some(at) = found.finalizers().iter().position(|known| known == finalizer) else { return Ok(()) };
+        let path = format!("/metadata/finalizers/{at}");
+        let patch = json_patch(&json!([
+            {"op": "test", "path": "/metadata/uid", "value": object.uid},
+            {"op": "test", "path": path, "value": finalizer},
+            {"op": "remove", "path": path},
+        ]))?;
+        match limited(api.patch(&object.name, &PatchParams::default(), &patch)).await {
+            Ok(answer) => self.keep_numaflow(kind, &answer),
+            // The last finalizer: the object is gone with it.
+            Err(kube::Error::Api(status)) if status.is_not_found() => self.forget_numaflow(namespace, kind, object),
+            Err(error) => return Err(failure(&error, About::Own, &what)),
         }
         Ok(())
     }

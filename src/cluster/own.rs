@@ -38,6 +38,7 @@ impl Cluster {
         match subject {
             Subject::Rollout(_) => self.keep_rollout(self.patch_subject(subject, &patch).await?),
             Subject::Controller(_) => self.keep_controller(self.patch_subject(subject, &patch).await?),
+            Subject::Namespace(_) => return Err(mistake("a namespace has no finalizer of ours")),
             Subject::Pipeline(_) => self.keep_pipeline_rollout(self.patch_subject(subject, &patch).await?),
         }
         Ok(())
@@ -313,7 +314,7 @@ fn finalizers_patch(metadata: &ObjectMeta, wanted: &[String]) -> Value {
     }
 }
 
-fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
+pub(super) fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
     serde_json::from_value(operations.clone())
         .map(Patch::Json)
         .map_err(|error| mistake(&format!("a patch cannot be made: {error}")))

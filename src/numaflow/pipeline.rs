@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
@@ -10,6 +11,7 @@ use super::Ownership;
 use crate::{
     api::{ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP},
     live::ANNOTATION_APPLIED,
+    pipeline::snapshot::Held,
     plan::Version,
 };
 
@@ -24,6 +26,8 @@ pub struct LivePipeline {
     pub observed_generation: i64,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Since when it is being deleted.
+    pub deleted_at: Option<Timestamp>,
     /// Kind, name and uid of what controls it.
     pub owner: Option<(String, String, String)>,
     /// Its labels.
@@ -82,6 +86,7 @@ impl LivePipeline {
             generation: metadata.generation.unwrap_or_default(),
             observed_generation: status["observedGeneration"].as_i64().unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
+            deleted_at: metadata.deletion_timestamp.as_ref().map(|t| t.0),
             owner: owner.map(|o| (o.kind.clone(), o.name.clone(), o.uid.clone())),
             labels: metadata.labels.clone().unwrap_or_default(),
             annotations,
@@ -94,6 +99,16 @@ impl LivePipeline {
             conditions: conditions
                 .map(|c| (text(&c["type"]), (text(&c["status"]), text(&c["reason"]), text(&c["message"]))))
                 .collect(),
+        }
+    }
+
+    /// What holds it when it is deleted.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held {
+            object: Version { resource_version: String::new(), ..self.version.clone() },
+            finalizers: self.finalizers.clone(),
+            deleted_at: self.deleted_at,
         }
     }
 

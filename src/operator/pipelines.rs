@@ -168,6 +168,9 @@ impl Operator {
         };
         if matters(&change.old) != matters(&change.new) {
             self.enqueue_rollouts(namespace);
+            if self.world.terminating(namespace) {
+                self.queue.add(Task::Namespace(namespace.clone()));
+            }
         }
     }
 
@@ -189,6 +192,9 @@ impl Operator {
     }
 
     fn isb_service_changed(&self, change: &Change<IsbSeen>) {
+        if self.world.terminating(&change.key.0) {
+            self.queue.add(Task::Namespace(change.key.0.clone()));
+        }
         if change.old == change.new {
             return;
         }

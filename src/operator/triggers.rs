@@ -190,6 +190,12 @@ impl Operator {
         let terminating = |state: &Option<Arc<NamespaceState>>| state.as_ref().is_some_and(|s| s.terminating);
         if terminating(&change.old) != terminating(&change.new) {
             self.enqueue_namespace(name);
+            if change.new.is_none() {
+                self.world.forget_namespace(name);
+            } else if !self.world.rollouts.in_namespace(name).is_empty() {
+                self.world.leaves(name);
+            }
+            self.queue.add(Task::Namespace(name.clone()));
         }
         let remaining = |state: &Option<Arc<NamespaceState>>| state.as_ref().and_then(|s| s.remaining.clone());
         let held = remaining(&change.new).filter(|_| remaining(&change.old).is_none());

@@ -5,6 +5,7 @@ pub mod decide;
 mod delete;
 mod desired;
 mod heal;
+mod leaving;
 mod report;
 pub mod snapshot;
 mod steer;
@@ -13,3 +14,4 @@ mod template;
 mod tests;
 
 pub use decide::decide;
+pub use leaving::{Leaving, leave};

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     api::{ANNOTATION_INSTANCE, PipelineRollout, Strategy},
     numaflow::LivePipeline,
-    plan::Learned,
+    plan::{Learned, Version},
 };
 
 /// One look at the world of one PipelineRollout.
@@ -87,6 +87,31 @@ pub struct IsbSeen {
     pub says_healthy: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// What holds it when it is deleted.
+    pub held: Held,
+}
+
+/// What holds an object of Numaflow's that is being deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Name and uid; the resourceVersion does not matter.
+    pub object: Version,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Since when it is being deleted.
+    pub deleted_at: Option<Timestamp>,
+}
+
+impl Held {
+    /// Reads metadata.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            object: Version { resource_version: String::new(), ..Version::of(metadata) },
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            deleted_at: metadata.deletion_timestamp.as_ref().map(|t| t.0),
+        }
+    }
 }
 
 impl IsbSeen {
@@ -103,6 +128,7 @@ impl IsbSeen {
                 && status["phase"] == "Running"
                 && conditions.iter().all(|condition| condition["status"] == "True"),
             deleting: metadata.deletion_timestamp.is_some(),
+            held: Held::of(metadata),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment},
-    core::v1::{ConfigMap, ServiceAccount},
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
     rbac::v1::{ClusterRole, Role},
 };
 use kube::{
@@ -330,4 +330,24 @@ async fn c22_the_kinds_of_numaflow_may_come_later_and_go_again() {
     assert!(operator.metrics.ready());
     numaflow::delete(team, "Pipeline", "simple").await;
     team.gone::<NumaflowControllerRollout>("numaflow").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_not_held_for_ever_by_a_pipeline_whose_controller_went_with_it() {
+    let stage = crate::support::rollouts::Stage::bare("leaving").await;
+    let _operator = stage.scene.operator().await;
+    stage.furnish().await;
+    let team = stage.team();
+    team.pipeline("a", json!({})).await;
+    team.pipeline_runs("a").await;
+    // From here on its controller does nothing about it, as one that is being ended.
+    team.turn_knobs("a", json!({"silent": "true"})).await;
+    team.pipeline_runs("a").await;
+    let namespaces: Api<Namespace> = Api::all(team.client.clone());
+    namespaces.delete(&team.namespace, &DeleteParams::default()).await.unwrap();
+    within(Duration::from_mins(3), "the namespace is gone", async || {
+        let found = namespaces.get_opt(&team.namespace).await.map_err(|error| error.to_string())?;
+        found.map_or(Ok(()), |found| Err(format!("{:?}", found.status)))
+    })
+    .await;
 }
