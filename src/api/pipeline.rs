@@ -270,12 +270,15 @@ pub struct Wedge {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PipelineAttempt {
+    /// Generation of the spec then.
+    #[serde(default)]
+    pub generation: i64,
     /// Hash of the pipeline asked for.
     pub hash: String,
     /// Text of the retry annotation then.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub retry: String,
-    /// `Failed`: not repeated while both are the same; `Blocked`: the server refused it, it is retried.
+    /// `Failed`: not repeated while these are the same; `Blocked`: the server refused it, it is retried.
     pub result: String,
     /// Why: one word.
     #[serde(default, skip_serializing_if = "String::is_empty")]

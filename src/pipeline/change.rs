@@ -145,8 +145,12 @@ impl Turn<'_> {
     /// Why this very change is not attempted now.
     pub(super) fn given_up(&self, desired: &Desired) -> Option<&PipelineAttempt> {
         let last = self.next.last_attempt.as_ref()?;
-        (last.hash == desired.hash && last.retry == self.retry() && last.result == AttemptResult::Failed.as_str())
-            .then_some(last)
+        (self.is_of_now(last, desired) && last.result == AttemptResult::Failed.as_str()).then_some(last)
+    }
+
+    /// Whether an attempt was at this very change, as the user asks for it now.
+    pub(super) fn is_of_now(&self, last: &PipelineAttempt, desired: &Desired) -> bool {
+        last.hash == desired.hash && last.retry == self.retry() && last.generation == self.next.observed_generation
     }
 
     /// Notes that the server refused a change for which the pipeline is paused: it does not stay so for that.
@@ -156,6 +160,7 @@ impl Turn<'_> {
             return;
         };
         self.next.last_attempt = Some(PipelineAttempt {
+            generation: self.next.observed_generation,
             hash: desired.hash.clone(),
             retry: self.retry(),
             result: AttemptResult::Blocked.as_str().to_owned(),

@@ -152,11 +152,10 @@ impl Turn<'_> {
             }
             return Report::failed(&last.reason, &last.message);
         }
-        let blocked = self
-            .next
-            .last_attempt
-            .as_ref()
-            .filter(|last| *pending != Pending::None && self.desired.as_ref().is_ok_and(|d| d.hash == last.hash));
+        let blocked =
+            self.next.last_attempt.as_ref().filter(|last| {
+                *pending != Pending::None && self.desired.as_ref().is_ok_and(|d| self.is_of_now(last, d))
+            });
         if let Some(last) = blocked.filter(|_| !want.own) {
             return Report::blocked(&last.reason, &last.message);
         }

@@ -229,8 +229,7 @@ impl Turn<'_> {
 
     /// Whether this change is to be attempted now: it was not given up, nor refused a moment ago.
     fn may_attempt(&mut self, desired: &Desired) -> bool {
-        let Some(last) = self.next.last_attempt.clone().filter(|l| l.hash == desired.hash && l.retry == self.retry())
-        else {
+        let Some(last) = self.next.last_attempt.clone().filter(|last| self.is_of_now(last, desired)) else {
             return true;
         };
         if last.result == AttemptResult::Failed.as_str() {
@@ -291,6 +290,7 @@ impl Turn<'_> {
                 );
                 self.events.push(Event { warning: true, reason: "ChangeAborted", note: words.clone() });
                 self.next.last_attempt = Some(PipelineAttempt {
+                    generation: self.next.observed_generation,
                     hash: desired.hash.clone(),
                     retry: self.retry(),
                     result: AttemptResult::Failed.as_str().to_owned(),
@@ -386,7 +386,7 @@ impl Turn<'_> {
             && want.bypass.is_none()
             && child.applied() != Some(desired.hash.as_str())
             && self.refusal().is_none()
-            && self.next.last_attempt.as_ref().is_none_or(|last| last.hash != desired.hash)
+            && self.next.last_attempt.as_ref().is_none_or(|last| !self.is_of_now(last, desired))
     }
 
     /// The record of a pause that begins or goes on.

@@ -124,6 +124,26 @@ fn with_abort_the_change_is_given_up_and_the_pipeline_runs_on() {
 }
 
 #[test]
+fn a_change_that_was_given_up_is_tried_again_when_its_user_comes_back_to_it() {
+    let mut m = Model::running();
+    m.ppnd(json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
+    m.numaflow.pending = true;
+    m.image("cat:2");
+    m.settle();
+    m.pass_time(62);
+    m.settle();
+    assert_eq!(m.status().phase.as_str(), "Failed");
+    m.image("cat:1");
+    m.settle();
+    assert_eq!(m.status().phase.as_str(), "Deployed");
+    m.numaflow.pending = false;
+    m.image("cat:2");
+    m.settle();
+    assert_eq!(m.status().phase.as_str(), "Deployed");
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+}
+
+#[test]
 fn going_back_while_it_drains_ends_the_pause_and_changes_nothing() {
     let mut m = Model::running();
     m.numaflow.pending = true;
