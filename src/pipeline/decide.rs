@@ -88,7 +88,11 @@ impl<'a> Turn<'a> {
             again_after: None,
         };
         let name = child.map_or_else(|| turn.next_name(), |c| c.version.name.clone());
-        turn.desired = Desired::of(&snapshot.rollout, &name).and_then(|desired| turn.checked(desired));
+        let desired = Desired::of(&snapshot.rollout, &name).map(|desired| match child {
+            Some(child) => desired.arranged_like(&child.spec),
+            None => desired,
+        });
+        turn.desired = desired.and_then(|desired| turn.checked(desired));
         turn
     }
 

@@ -1,6 +1,6 @@
 //! The pipeline that a rollout asks for, apart from its wanted phase and its grace period, which are steered. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -85,8 +85,31 @@ impl Desired {
         ]);
         let annotations = fill(metadata.annotations);
         let spec = Value::Object(spec);
-        let hash = short_hash(json!([labels, annotations, spec]).to_string().as_bytes());
-        Ok(Self { labels, annotations, spec, phase, grace, hash })
+        let mut desired = Self { labels, annotations, spec, phase, grace, hash: String::new() };
+        desired.hash = desired.hashed();
+        Ok(desired)
+    }
+
+    fn hashed(&self) -> String {
+        short_hash(json!([self.labels, self.annotations, self.spec]).to_string().as_bytes())
+    }
+
+    /// With vertices, edges and side inputs in the order in which a spec has the same ones already: it means nothing to
+    /// Numaflow, and another one is no reason to write.
+    #[must_use]
+    pub fn arranged_like(mut self, there: &Value) -> Self {
+        for (list, keys) in [("vertices", &["name"][..]), ("edges", &["from", "to"]), ("sideInputs", &["name"])] {
+            let Some(old) = there[list].as_array() else { continue };
+            let Some(new) = self.spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+            let key = |entry: &Value| -> Vec<Value> { keys.iter().map(|key| entry[*key].clone()).collect() };
+            let place = |entry: &Value| old.iter().position(|known| key(known) == key(entry));
+            let places: BTreeSet<usize> = new.iter().filter_map(place).collect();
+            if places.len() == old.len() && old.len() == new.len() {
+                new.sort_by_key(place);
+            }
+        }
+        self.hash = self.hashed();
+        self
     }
 
     /// Whether the user wants it paused.

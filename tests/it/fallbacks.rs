@@ -46,12 +46,12 @@ fn deadline(text: &str) -> Value {
 
 impl Team {
     /// Sets the data of a namespace-level ConfigMap in this namespace.
-    async fn configure(&self, name: &str, data: Value) {
+    pub async fn configure(&self, name: &str, data: Value) {
         self.say("namespace-level-config", name, data).await;
     }
 
     /// Sets the data of a ConfigMap that configures something.
-    async fn say(&self, what: &str, name: &str, data: Value) {
+    pub async fn say(&self, what: &str, name: &str, data: Value) {
         let body = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",

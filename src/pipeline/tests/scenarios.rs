@@ -29,6 +29,19 @@ fn a_change_that_loses_nothing_is_applied_at_once() {
 }
 
 #[test]
+fn the_same_in_another_order_is_no_change() {
+    let mut m = Model::running();
+    m.edit(|spec| {
+        for list in ["vertices", "edges"] {
+            spec[list].as_array_mut().into_iter().for_each(|list| list.reverse());
+        }
+    });
+    m.settle();
+    assert!(m.writes.is_empty(), "{:?}", m.writes);
+    assert_eq!(m.status().phase.as_str(), "Deployed");
+}
+
+#[test]
 fn a_change_that_could_lose_data_waits_until_the_pipeline_is_drained_and_then_it_runs_again() {
     let mut m = Model::running();
     m.numaflow.pending = true;

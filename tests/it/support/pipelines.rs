@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Team, Version, eventually, leases::LEASE, numaflow::api, version};
+use super::{Invariant, Team, Version, eventually, leases::LEASE, numaflow::api, version};
 
 /// In which the controller notes when a pause began.
 pub const PTS: &str = "numaflow.numaproj.io/pause-timestamp";
@@ -181,4 +181,28 @@ pub async fn pods(team: &Team, pipeline: &str, count: usize) -> Vec<Pod> {
         }
     })
     .await
+}
+
+/// Sees to it that there is never a pod of certain pipelines.
+pub struct NoPods(Invariant);
+
+impl NoPods {
+    /// From now on, of pipelines whose names begin like this.
+    pub async fn of(team: &Team, prefix: &str) -> Self {
+        let prefix = prefix.to_owned();
+        let what = format!("no pod of {prefix}");
+        let watched = Invariant::watch(&what, team.api::<Pod>(), move |pods| {
+            let of_it = |pod: &&Pod| {
+                let label = pod.labels().get("numaflow.numaproj.io/pipeline-name");
+                label.is_some_and(|name| name.starts_with(&prefix))
+            };
+            pods.values().find(of_it).map_or(Ok(()), |pod| Err(pod.name_any()))
+        });
+        Self(watched.await)
+    }
+
+    /// Panics if there was one.
+    pub fn held(self) {
+        self.0.held();
+    }
 }

@@ -1,11 +1,15 @@
 //! What tests do to PipelineRollouts and see of them, and the stage that most stories about pipelines begin on.
 
-use kube::{Api, ResourceExt, api::DynamicObject};
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+};
 use numaplane::api::{NumaflowControllerRollout, PipelineRollout, PipelineRolloutStatus};
 use serde_json::{Value, json};
 
 use super::{
     Scene, Team, Version, eventually, numaflow,
+    operator::Running,
     pauses::{Recorder, assert_at_rest},
     pipelines::{controller, service},
 };
@@ -42,6 +46,14 @@ impl Stage {
         service(self.team(), "default", "").await;
     }
 
+    /// Furnished, with an operator at work.
+    pub async fn at_work(name: &str) -> (Self, Running) {
+        let stage = Self::bare(name).await;
+        let operator = stage.scene.operator().await;
+        stage.furnish().await;
+        (stage, operator)
+    }
+
     /// The team.
     pub fn team(&self) -> &Team {
         &self.scene.team
@@ -51,6 +63,12 @@ impl Stage {
     pub async fn at_rest(&self) {
         assert_at_rest(self.team()).await;
         self.recorder.rules();
+    }
+
+    /// The end of a story in which a pipeline was wedged: out of a wedge there is no way but another flip.
+    pub async fn at_rest_after_a_wedge(&self) {
+        assert_at_rest(self.team()).await;
+        self.recorder.rules_but_cures();
     }
 }
 
@@ -147,6 +165,34 @@ impl Team {
             if running { Ok(object) } else { Err(format!("{:?}", object.data)) }
         })
         .await
+    }
+
+    /// Waits until a PipelineRollout says all of these words about its newest spec.
+    pub async fn pipeline_says(&self, name: &str, words: &[&str]) -> PipelineRolloutStatus {
+        let says = |s: &PipelineRolloutStatus| words.iter().all(|w| s.message.contains(w));
+        self.pipeline_until(name, &format!("says {words:?}"), says).await
+    }
+
+    /// Waits until a PipelineRollout is deployed, and paused because its spec asks for it.
+    pub async fn pipeline_rests(&self, name: &str) -> DynamicObject {
+        let paused = |s: &PipelineRolloutStatus| {
+            s.phase.as_str() == "Deployed" && s.pause.as_ref().is_some_and(|p| p.state == "Paused")
+        };
+        let status = self.pipeline_until(name, "deployed, and paused by its spec", paused).await;
+        super::pipelines::settled(self, &status.child, "Paused").await
+    }
+
+    /// Waits until one is deployed and paused so, and so many vertices are told to.
+    pub async fn pipeline_rests_with(&self, name: &str, vertices: usize) {
+        let child = self.pipeline_until(name, "deployed", |s| s.phase.as_str() == "Deployed").await.child;
+        super::pipelines::desired(self, &child, &vec!["Paused"; vertices]).await;
+    }
+
+    /// Changes a pipeline directly, as somebody with kubectl does.
+    pub async fn meddle(&self, child: &str, patch: Value) -> DynamicObject {
+        let by = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
+        let patched = numaflow::api(self, "Pipeline").patch(child, &by, &Patch::Merge(patch)).await;
+        patched.unwrap_or_else(|error| panic!("Pipeline/{child}: {error}"))
     }
 
     /// The pipeline of a rollout as it is now.

@@ -1,0 +1,234 @@
+//! Pipelines and controllers that their users pause: what happens meanwhile, and how they come back.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use numaplane::api::{NumaflowControllerRollout, PipelineRollout};
+use serde_json::{Value, json};
+
+use crate::{
+    pipelines::said,
+    support::{
+        Team, eventually, numaflow,
+        pipelines::{NoPods, edit, pods, until, vertices},
+        rollouts::{Stage, pipeline_spec},
+        stays,
+    },
+};
+
+/// A lifecycle that asks for this phase.
+fn phase(phase: Option<&str>) -> Value {
+    json!({"lifecycle": {"desiredPhase": phase}})
+}
+
+/// Replicas of the vertex that works.
+async fn replicas(team: &Team, pipeline: &str) -> Option<i64> {
+    vertices(team, pipeline).await[1].data["spec"]["replicas"].as_i64()
+}
+
+/// Scales that vertex, as an autoscaler does.
+async fn scale(team: &Team, pipeline: &str, replicas: i64) {
+    edit(team, "Vertex", &format!("{pipeline}-cat"), json!({"spec": {"replicas": replicas}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_its_user_pauses_has_no_pods_and_comes_back_as_fast_as_is_asked_for() {
+    let (stage, _operator) = Stage::at_work("pl-user").await;
+    let team = stage.team();
+    let fast = json!({"fastResume": true});
+    team.pipeline("slow", json!({})).await;
+    team.pipeline_with("fast", pipeline_spec(), json!({}), json!({"pauseResume": fast})).await;
+    team.pipeline_with("drained", pipeline_spec(), json!({}), json!({"pauseResume": fast})).await;
+    team.pipeline_with("drained-fast", pipeline_spec(), json!({}), json!({"ppnd": fast})).await;
+    let all = ["slow", "fast", "drained", "drained-fast"];
+    for name in all {
+        team.pipeline_runs(name).await;
+        let child = format!("{name}-0");
+        pods(team, &child, 3).await;
+        scale(team, &child, 3).await;
+        pods(team, &child, 5).await;
+    }
+    for name in ["slow", "fast"] {
+        team.edit_pipeline(name, phase(Some("Paused"))).await;
+    }
+    for name in ["slow", "fast"] {
+        team.pipeline_rests(name).await;
+        pods(team, &format!("{name}-0"), 0).await;
+        let status = team.pipeline_status(name).await;
+        assert_eq!(said(&status, "PipelinePausingOrPaused"), ("True", "PipelinePaused"));
+        assert_eq!(status.pause.unwrap().asked_by, ["spec"]);
+        println!("{}", status.message);
+        team.edit_pipeline(name, phase(None)).await;
+        let status = team.pipeline_until(name, "runs", |s| s.pause.is_none()).await;
+        assert_eq!(status.last_pause.unwrap().drained, Some(true));
+    }
+    for name in ["drained", "drained-fast"] {
+        team.set_image(name, "cat:2").await;
+        let status = team.pipeline_until(name, "drained", |s| s.last_pause.is_some()).await;
+        assert_eq!(status.last_pause.unwrap().drained, Some(true));
+    }
+    for (name, wanted) in all.into_iter().zip([1, 3, 1, 3]) {
+        team.pipeline_runs(name).await;
+        let child = format!("{name}-0");
+        eventually(&format!("{name} has {wanted}"), async || match replicas(team, &child).await {
+            Some(n) if n == wanted => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+        pods(team, &child, usize::try_from(wanted).unwrap() + 2).await;
+        assert_eq!(stage.recorder.flips(&child).len(), 2, "{}", stage.recorder.history(&child));
+    }
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d02_edits_of_a_paused_pipeline_start_no_pod_and_the_last_one_runs_on_resume() {
+    let (stage, _operator) = Stage::at_work("pl-edits").await;
+    let team = stage.team();
+    team.pipeline("my", json!({})).await;
+    team.pipeline_runs("my").await;
+    team.edit_pipeline("my", phase(Some("Paused"))).await;
+    team.pipeline_rests("my").await;
+    pods(team, "my-0", 0).await;
+    let none = NoPods::of(team, "my").await;
+    for image in ["cat:2", "cat:3", "cat:2"] {
+        team.set_image("my", image).await;
+        team.pipeline_rests("my").await;
+        let has = |p: &kube::api::DynamicObject| p.data["spec"]["vertices"][1]["udf"]["container"]["image"] == image;
+        until(team, "Pipeline", "my-0", image, has).await;
+    }
+    // Three at once, too.
+    for image in ["cat:4", "cat:5", "cat:4"] {
+        team.set_image("my", image).await;
+    }
+    team.pipeline_rests("my").await;
+    stays("still paused", Duration::from_secs(2), async || {
+        let now = team.live_pipeline("my").await;
+        if now.data["status"]["phase"] == "Paused" { Ok(()) } else { Err(format!("{}", now.data["status"])) }
+    })
+    .await;
+    none.held();
+    team.edit_pipeline("my", phase(None)).await;
+    team.pipeline_until("my", "runs", |s| s.pause.is_none() && s.phase.as_str() == "Deployed").await;
+    let runs = team.pipeline_runs("my").await;
+    assert_eq!(runs.data["spec"]["vertices"][1]["udf"]["container"]["image"], "cat:4");
+    pods(team, "my-0", 3).await;
+    let history = stage.recorder.history("my-0");
+    assert_eq!(stage.recorder.flips("my-0").len(), 2, "{history}");
+    let last = stage.recorder.states("my-0").last().unwrap().spec.clone();
+    let specs: std::collections::BTreeSet<String> = {
+        let states = stage.recorder.states("my-0");
+        let resumed = states.iter().rposition(|s| s.wants_pause()).unwrap();
+        states[resumed..].iter().map(|s| s.spec.clone()).collect()
+    };
+    assert_eq!(specs, [last].into(), "{history}");
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d02_a_paused_controller_rollout_attempts_nothing_and_then_exactly_the_last_version() {
+    let (stage, _operator) = Stage::at_work("pl-held").await;
+    let team = stage.team();
+    let name = "numaflow-controller";
+    let hold = |paused: Option<bool>| json!({"spec": {"paused": paused}});
+    team.edit::<NumaflowControllerRollout>(name, hold(Some(true))).await;
+    let before = team.status(name).await.name_count;
+    for version in ["1.8.1", "1.8.2", "1.8.1"] {
+        team.set_version(name, version).await;
+        let words = ["paused by spec.paused", version];
+        let held = team
+            .until(name, "says that it is paused", |r| {
+                let status = r.status.clone().unwrap_or_default();
+                Some(status.observed_generation) == r.metadata.generation
+                    && words.iter().all(|w| status.message.contains(w))
+            })
+            .await;
+        let status = held.status.unwrap();
+        println!("{}", status.message);
+        assert!(status.upgrade.is_none() && status.name_count == before, "{status:?}");
+    }
+    stays("no attempt", Duration::from_secs(1), async || {
+        let status = team.status(name).await;
+        if status.upgrade.is_none() && status.name_count == before { Ok(()) } else { Err(status.message) }
+    })
+    .await;
+    team.edit::<NumaflowControllerRollout>(name, hold(None)).await;
+    let done = team.deployed(name, "1.8.1").await.status.unwrap();
+    assert_eq!(done.name_count, before.map(|n| n + 1), "one attempt");
+    team.edit::<NumaflowControllerRollout>(name, hold(Some(true))).await;
+    team.set_version(name, "1.8.2").await;
+    team.until(name, "says that it is paused", |r| r.status.as_ref().is_some_and(|s| s.message.contains("\"1.8.2\"")))
+        .await;
+    team.set_version(name, "1.8.1").await;
+    team.edit::<NumaflowControllerRollout>(name, hold(None)).await;
+    let quiet = team.deployed(name, "1.8.1").await.status.unwrap();
+    assert_eq!(quiet.name_count, done.name_count, "no attempt");
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_a_change_of_a_pipeline_that_was_never_to_run_ends_and_no_pod_ever_runs() {
+    let (stage, _operator) = Stage::at_work("pl-never").await;
+    let team = stage.team();
+    let none = NoPods::of(team, "my").await;
+    let mut spec = pipeline_spec();
+    spec["lifecycle"] = json!({"desiredPhase": "Paused"});
+    team.pipeline_with("my-paused", spec, json!({}), json!({})).await;
+    let mut spec = pipeline_spec();
+    for vertex in spec["vertices"].as_array_mut().unwrap() {
+        vertex["scale"] = json!({"min": 0, "max": 0});
+    }
+    team.pipeline_with("my-empty", spec, json!({}), json!({})).await;
+    team.pipeline_rests("my-paused").await;
+    team.pipeline_runs("my-empty").await;
+    for name in ["my-paused", "my-empty"] {
+        team.set_image(name, "cat:2").await;
+    }
+    let rests = team.pipeline_rests("my-paused").await;
+    let runs = team.pipeline_runs("my-empty").await;
+    for child in [rests, runs] {
+        assert!(child.name_any().ends_with("-0"));
+        assert_eq!(child.data["spec"]["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    }
+    for name in ["my-paused", "my-empty"] {
+        let status = team.pipeline_status(name).await;
+        println!("{name}: {} {:?}", status.message, status.last_pause);
+        assert_eq!((status.phase.as_str(), status.upgrade_in_progress.as_str()), ("Deployed", ""));
+    }
+    assert_eq!(numaflow::api(team, "Pipeline").list(&Default::default()).await.unwrap().items.len(), 2);
+    none.held();
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("my-paused-0").len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_all_the_same() {
+    let (stage, _operator) = Stage::at_work("pl-unread").await;
+    let team = stage.team();
+    team.pipeline("my", json!({"drains-after": "6s"})).await;
+    team.pipeline_runs("my").await;
+    // What the server can refuse, it refuses.
+    let bad = json!({"spec": {"strategy": {"ppnd": {"drainTimeout": "soon"}}}});
+    let refused = team.pipelines().patch("my", &Default::default(), &kube::api::Patch::Merge(bad)).await;
+    let words = refused.unwrap_err().to_string();
+    println!("{words}");
+    assert!(words.contains("spec.strategy.ppnd.drainTimeout") && words.contains("must be a duration"), "{words}");
+
+    team.set_version("numaflow-controller", "1.8.1").await;
+    team.pipeline_until("my", "pauses", |s| s.pause.as_ref().is_some_and(|p| p.state == "Pausing")).await;
+    team.edit::<PipelineRollout>("my", json!({"spec": {"pipeline": {"spec": {"lifecycle": {"desiredPhase": 7}}}}}))
+        .await;
+    let status = team
+        .pipeline_says("my", &["spec.pipeline.spec.lifecycle.desiredPhase", "7 is not a phase", "Paused or Running"])
+        .await;
+    println!("{}: {}", status.phase.as_str(), status.message);
+    team.deployed("numaflow-controller", "1.8.1").await;
+    let status = team.pipeline_until("my", "resumed", |s| s.pause.is_none()).await;
+    assert_eq!(status.phase.as_str(), "Failed");
+    assert_eq!(said(&status, "Stalled").0, "True");
+    until(team, "Pipeline", "my-0", "runs", |p| p.data["status"]["phase"] == "Running").await;
+    team.edit_pipeline("my", phase(None)).await;
+    team.pipeline_runs("my").await;
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("my-0").len(), 2, "{}", stage.recorder.history("my-0"));
+}
