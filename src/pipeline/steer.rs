@@ -511,14 +511,17 @@ impl Turn<'_> {
             self.look_again(&pause);
             return Steering::Waiting(vec![self.to_look(child)]);
         }
-        let left_at_none = |v: &&crate::numaflow::VertexSeen| pause.added.contains(&v.name) && v.replicas == Some(0);
+        // A slow resume takes the number away, which is as good as one.
+        let left_alone =
+            |v: &&crate::numaflow::VertexSeen| pause.added.contains(&v.name) && matches!(v.replicas, None | Some(0));
         let desired = self.desired.clone().ok();
         let steps: Vec<Step> = plane
             .vertices
             .iter()
-            .filter(left_at_none)
+            .filter(left_alone)
             .filter_map(|vertex| {
-                let replicas = desired.as_ref().map(|d| d.least_replicas(&vertex.name)).filter(|n| *n > 0)?;
+                let replicas = desired.as_ref().map(|d| d.least_replicas(&vertex.name));
+                let replicas = replicas.filter(|n| *n > vertex.replicas.unwrap_or(1))?;
                 Some(Step::PatchNumaflow {
                     kind: "Vertex",
                     object: Version {

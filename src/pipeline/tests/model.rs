@@ -445,7 +445,8 @@ impl Model {
             return;
         }
         if !child.wants_paused() && lifecycle && child.phase != "Running" {
-            self.vertices.iter_mut().for_each(|v| v.paused = false);
+            let slow = child.annotations.get(crate::api::ANNOTATION_RESUME).is_some_and(|manner| manner == "slow");
+            self.vertices.iter_mut().for_each(|v| (v.paused, v.replicas) = (false, v.replicas.filter(|_| !slow)));
             child.drained = false;
             if child.annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP).is_some() {
                 // Written with the generation that was seen before.
