@@ -40,5 +40,3 @@ mod stand_in;
 mod stand_in_pipelines;
 mod steering;
 mod timeline;
-mod traps;
-mod traps_around;
