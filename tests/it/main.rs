@@ -40,3 +40,5 @@ mod stand_in;
 mod stand_in_pipelines;
 mod steering;
 mod timeline;
+mod traps;
+mod traps_around;
