@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt;
+use kube::{ResourceExt, api::DynamicObject};
 use numaplane::api::{NumaflowControllerRollout, PipelineRollout};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     pipelines::said,
     support::{
         Team, eventually, numaflow,
-        pipelines::{NoPods, edit, pods, until, vertices},
+        pipelines::{NoPods, edit, pods, poke, turn, until, vertices},
         rollouts::{Stage, pipeline_spec},
         stays,
     },
@@ -94,7 +94,7 @@ async fn d02_edits_of_a_paused_pipeline_start_no_pod_and_the_last_one_runs_on_re
     for image in ["cat:2", "cat:3", "cat:2"] {
         team.set_image("my", image).await;
         team.pipeline_rests("my").await;
-        let has = |p: &kube::api::DynamicObject| p.data["spec"]["vertices"][1]["udf"]["container"]["image"] == image;
+        let has = |p: &DynamicObject| p.data["spec"]["vertices"][1]["udf"]["container"]["image"] == image;
         until(team, "Pipeline", "my-0", image, has).await;
     }
     // Three at once, too.
@@ -231,4 +231,38 @@ async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_
     team.pipeline_runs("my").await;
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("my-0").len(), 2, "{}", stage.recorder.history("my-0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a10_a_phase_from_before_the_last_change_counts_for_nothing() {
+    let (stage, _operator) = Stage::at_work("pl-stale").await;
+    let team = stage.team();
+    team.pipeline("my", json!({})).await;
+    team.pipeline_runs("my").await;
+    team.edit_pipeline("my", phase(Some("Paused"))).await;
+    team.pipeline_rests("my").await;
+    turn(team, "Pipeline", "my-0", "silent", json!("true")).await;
+    let image = |p: &DynamicObject| p.data["spec"]["vertices"][1]["udf"]["container"]["image"].clone();
+    team.set_image("my", "cat:2").await;
+    let changed = until(team, "Pipeline", "my-0", "changed", |p| image(p) == "cat:2").await;
+    assert_eq!(changed.data["status"]["phase"], "Paused");
+    assert_ne!(changed.data["status"]["observedGeneration"], json!(changed.metadata.generation));
+    let status = team.pipeline_says("my", &["waiting for Numaflow's controller to look at Pipeline/my-0"]).await;
+    println!("{}: {}", status.phase.as_str(), status.message);
+    // It says Paused still, about what it was before: neither another change nor a resume goes by that.
+    team.set_image("my", "cat:3").await;
+    team.edit_pipeline("my", phase(None)).await;
+    stays("nothing is done", Duration::from_secs(3), async || {
+        let now = team.live_pipeline("my").await;
+        let same = now.metadata.generation == changed.metadata.generation;
+        if same { Ok(()) } else { Err(format!("{}", now.data["spec"])) }
+    })
+    .await;
+    turn(team, "Pipeline", "my-0", "silent", Value::Null).await;
+    poke(team, "Pipeline", "my-0").await;
+    team.pipeline_until("my", "runs", |s| s.pause.is_none() && s.phase.as_str() == "Deployed").await;
+    assert_eq!(image(&team.pipeline_runs("my").await), "cat:3");
+    println!("{}", stage.recorder.history("my-0"));
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("my-0").len(), 2);
 }
