@@ -140,7 +140,10 @@ where
     within(Duration::from_secs(30), &format!("{plural}/{name} is let go"), async || match team.find::<K>(name).await {
         None => Err("everything is gone, and so is what is theirs".to_owned()),
         Some(object) if object.finalizers().iter().any(|f| f == OURS) => Err(format!("{:?}", object.finalizers())),
-        Some(object) => Ok(assert!(object.finalizers().iter().any(|f| f == OTHERS), "{:?}", object.finalizers())),
+        Some(object) => {
+            assert!(object.finalizers().iter().any(|f| f == OTHERS), "{:?}", object.finalizers());
+            Ok(())
+        }
     })
     .await;
     let writes = audit::since(mark, &team.namespace);
@@ -159,13 +162,16 @@ async fn a11_conflicts_and_other_finalizers_do_not_keep_what_is_deleted() {
     let faults = Faults::default();
     let _operator = stage.scene.operator_behind(&faults).await;
     stage.furnish().await;
-    // Its pipeline is slow to go; and another one's is gone already.
+    // Its pipeline is slow to go; and another one has none.
     team.pipeline("slow", json!({"drains-after": "3s"})).await;
-    team.pipeline("held", json!({"terminates-after": "1s"})).await;
+    let mut spec = pipeline_spec();
+    spec["lifecycle"] = json!({"desiredPhase": 7});
+    team.pipeline_with("none", spec, json!({}), json!({})).await;
     team.pipeline_runs("slow").await;
-    team.pipeline_runs("held").await;
+    let status = team.pipeline_until("none", "cannot be made", |s| s.phase.as_str() == "Failed").await;
+    assert!(status.child.is_empty(), "{status:?}");
     let_go::<PipelineRollout>(team, &faults, "pipelinerollouts", "slow").await;
-    let_go::<PipelineRollout>(team, &faults, "pipelinerollouts", "held").await;
+    let_go::<PipelineRollout>(team, &faults, "pipelinerollouts", "none").await;
     let alone = json!({
         "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "NumaflowController",
         "metadata": {"name": "alone"}, "spec": {"version": "1.8.0", "instanceID": "green"},

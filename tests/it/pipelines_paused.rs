@@ -10,6 +10,7 @@ use crate::{
     pipelines::said,
     support::{
         Team, eventually, numaflow,
+        pauses::State,
         pipelines::{NoPods, edit, pods, poke, turn, until, vertices},
         rollouts::{Stage, pipeline_spec},
         stays,
@@ -118,7 +119,7 @@ async fn d02_edits_of_a_paused_pipeline_start_no_pod_and_the_last_one_runs_on_re
     let last = stage.recorder.states("my-0").last().unwrap().spec.clone();
     let specs: std::collections::BTreeSet<String> = {
         let states = stage.recorder.states("my-0");
-        let resumed = states.iter().rposition(|s| s.wants_pause()).unwrap();
+        let resumed = states.iter().rposition(State::wants_pause).unwrap();
         states[resumed..].iter().map(|s| s.spec.clone()).collect()
     };
     assert_eq!(specs, [last].into(), "{history}");

@@ -6,16 +6,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::Pod,
+};
 use kube::{ResourceExt, api::DynamicObject};
 use numaplane::api::PipelineRollout;
 use serde_json::{Value, json};
 
 use crate::{
+    pipelines::said,
     support::{
         Invariant, Team, audit, eventually,
         leases::LEASE,
         numaflow,
+        pauses::State,
         pipelines::{controller, create, healthy, phase, pods, poke, turn, until},
         rollouts::{Stage, versions},
         version,
@@ -43,8 +48,10 @@ async fn trap08_a_paused_pipeline_whose_isb_service_was_ill_is_paused_again_and_
     poke(team, "Pipeline", "my-0").await;
     let failed = until(team, "Pipeline", "my-0", "failed", |p| phase(p) == "Failed").await;
     println!("{}", failed.data["status"]["message"]);
-    let status = team.pipeline_status("my").await;
+    let ill = |s: &numaplane::api::PipelineRolloutStatus| said(s, "ChildResourcesHealthy").0 == "False";
+    let status = team.pipeline_until("my", "says so", ill).await;
     println!("{}: {}", status.phase.as_str(), status.message);
+    assert_eq!(said(&status, "Ready"), ("False", "PipelineFailed"), "{status:?}");
     assert_eq!(status.pause.unwrap().state, "Paused", "what was settled stays so");
     // Numaflow tries again only after a while, which may be a quarter of an hour: here, never.
     turn(team, "Pipeline", "my-0", "silent", json!("true")).await;
@@ -171,7 +178,7 @@ async fn trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_the
     for name in ["a", "b"] {
         team.pipeline_runs(name).await;
         let states = stage.recorder.states(&format!("{name}-0"));
-        let paused = states.iter().position(|s| s.wants_pause()).unwrap();
+        let paused = states.iter().position(State::wants_pause).unwrap();
         let resumed = states[paused..].iter().find(|s| !s.wants_pause()).unwrap();
         let rolled = when.lock().unwrap().expect("the StatefulSet was rolled");
         println!("{name} was resumed {:#} after the ISB service was rolled", resumed.at.duration_since(rolled));
@@ -294,11 +301,11 @@ async fn b08_who_scales_the_controller_during_an_upgrade_is_not_fought_with() {
     team.pipeline_runs("my").await;
     let name = "numaflow-controller";
     let scale = async |replicas: i32| {
-        team.edit::<k8s_openapi::api::apps::v1::Deployment>(name, json!({"spec": {"replicas": replicas}})).await;
+        team.edit::<Deployment>(name, json!({"spec": {"replicas": replicas}})).await;
     };
     let seen: Arc<Mutex<Vec<i32>>> = Arc::default();
     let into = seen.clone();
-    let api = team.api::<k8s_openapi::api::apps::v1::Deployment>();
+    let api = team.api::<Deployment>();
     let never_none = Invariant::watch("the controller is never scaled to nothing", api, move |all| {
         let Some(replicas) = all.get(name).and_then(|d| d.spec.as_ref()).and_then(|s| s.replicas) else {
             return Ok(());
@@ -328,5 +335,50 @@ async fn b08_who_scales_the_controller_during_an_upgrade_is_not_fought_with() {
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3, 1, 2], "nobody else scaled it");
     never_none.held();
     pods(team, "my-0", 3).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b08_a_controller_whose_definition_says_how_many_it_is_stays_so_and_is_never_scaled_to_nothing() {
+    let (stage, _operator) = Stage::at_work("b08-said").await;
+    let team = stage.team();
+    team.pipeline("my", json!({"drains-after": "3s"})).await;
+    team.pipeline_runs("my").await;
+    let name = "numaflow-controller";
+    let api = team.api::<Deployment>();
+    let never_none = Invariant::watch("the controller is never scaled to nothing", api, move |all| {
+        let replicas = all.get(name).and_then(|d| d.spec.as_ref()).and_then(|s| s.replicas);
+        if replicas == Some(0) { Err("no replicas".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    let mark = audit::settled(team, Duration::from_secs(1)).await;
+    let mut changes = 0;
+    let mut scale = async |replicas: i32| {
+        changes += 1;
+        team.edit::<Deployment>(name, json!({"spec": {"replicas": replicas}})).await;
+        eventually("as many as are defined", async || {
+            let now = team.deployment(name).await.spec.unwrap().replicas;
+            if now == Some(1) { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+    };
+    scale(3).await;
+    team.set_version(name, "1.8.1").await;
+    until(team, "Pipeline", "my-0", "pauses", |p: &DynamicObject| phase(p) == "Pausing").await;
+    scale(2).await;
+    team.deployed(name, "1.8.1").await;
+    scale(4).await;
+    team.pipeline_runs("my").await;
+    never_none.held();
+    audit::settled(team, Duration::from_secs(1)).await;
+    let all = audit::since(mark, &team.namespace);
+    let writes: Vec<String> = all
+        .iter()
+        .filter(|r| r.write() && r.resource().starts_with("deployments") && r.name() == name)
+        .map(audit::Request::describe)
+        .collect();
+    println!("{changes} changes by somebody else, and of the operator: {writes:?}");
+    // One for each of them, and one for the upgrade.
+    assert!(writes.len() <= changes + 1, "{writes:?}");
     stage.at_rest().await;
 }
