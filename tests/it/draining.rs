@@ -1,8 +1,24 @@
 //! Upgrades of a controller whose pipelines are paused and drained for it.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::support::rollouts::Stage;
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, Deployment},
+    core::v1::ConfigMap,
+};
+use kube::ResourceExt;
+use numaplane::api::{NumaflowController, NumaflowControllerRollout, PipelineRollout};
+use serde_json::{Value, json};
+
+use crate::support::{
+    drains::{ROLLOUT, names_those_it_waits_for, stage_of},
+    eventually, numaflow, pipelines,
+    rollouts::{Stage, pipeline_spec},
+    stays,
+};
+
+/// How long a pipeline may take to pause once its time is up, if it is the only one.
+const CUT: Duration = Duration::from_secs(35);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_is_upgraded_while_its_pipelines_are_drained_and_they_run_again_afterwards() {
@@ -24,5 +40,292 @@ async fn a_controller_is_upgraded_while_its_pipelines_are_drained_and_they_run_a
     assert_eq!((drain.drained.len(), drain.not_drained.len()), (2, 0), "{drain:?}");
     for name in ["a-0", "b-0"] {
         assert_eq!(stage.recorder.flips(name).len(), 2, "{}", stage.recorder.history(name));
+    }
+}
+
+fn never_pauses() -> Value {
+    json!({"never-pauses": "true"})
+}
+
+fn between(least: Duration, time: Duration, most: Duration) {
+    assert!(time >= least && time <= most, "{time:?} is not between {least:?} and {most:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_pipeline_that_never_pauses_holds_up_an_upgrade_for_the_timeout_and_a_last_chance() {
+    let (stage, _operator) = Stage::running("a09-never", &[("stuck", never_pauses())]).await;
+    let team = stage.team();
+    team.set_ppnd(json!({"drainTimeout": "4s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let took = team.drains("1.8.1", &["stuck-0"]).await;
+    println!("the drain took {took:?}");
+    // Since it was first looked at, which is a moment after it began.
+    between(Duration::from_secs(2) + CUT, took, Duration::from_secs(14) + CUT);
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert_eq!(drain.not_drained, ["stuck-0: did not pause within 4s, nor within 35s more"]);
+    assert!(drain.ended.contains("drainTimeout 4s"), "{}", drain.ended);
+    stage.all_run(&["stuck"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_pipeline_that_does_not_drain_is_paused_as_it_is_when_its_time_is_up() {
+    let stage = Stage::bare("a09-undrained").await;
+    let team = stage.team();
+    let _operator = stage.scene.operator().await;
+    stage.furnish().await;
+    stage.with(&[("good", json!({}))]).await;
+    let mut spec = pipeline_spec();
+    spec["lifecycle"] = json!({"pauseGracePeriodSeconds": 600});
+    team.pipeline_with("full", spec, json!({"pending": "7"}), json!({})).await;
+    team.pipeline("own-grace", json!({"pending": "7"})).await;
+    stage.all_run(&["full", "own-grace"]).await;
+    team.set_ppnd(json!({"drainTimeout": "10s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let status = team.draining("1.8.1", &["full-0", "own-grace-0"]).await;
+    team.drains("1.8.1", &[]).await;
+    let since = status.pause_request.unwrap().since.unwrap().0;
+    let took = Duration::try_from(jiff::Timestamp::now().duration_since(since)).unwrap();
+    println!("the drain took {took:?}");
+    between(Duration::from_secs(10), took, Duration::from_secs(22));
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert_eq!(drain.drained, ["good-0"]);
+    let why = "its time was up before everything was processed";
+    assert_eq!(drain.not_drained, [format!("full-0: {why}"), format!("own-grace-0: {why}")]);
+    stage.all_run(&["good", "full", "own-grace"]).await;
+    stage.at_rest().await;
+    let pause = team.pipeline_status("full").await.last_pause.unwrap();
+    assert_eq!((pause.drained, pause.not_drained.as_str()), (Some(false), why));
+    assert_eq!(team.live_pipeline("full").await.data["spec"]["lifecycle"]["pauseGracePeriodSeconds"], 600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_without_a_timeout_an_upgrade_waits_and_says_for_what_until_it_is_forced() {
+    let (stage, _operator) = Stage::running("a09-force", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    let waits = async |version: &str, time: u64| {
+        team.draining(version, &["stuck-0"]).await;
+        stays(&format!("version {version:?} waits for stuck"), Duration::from_secs(time), async || {
+            let rollout = team.rollout(ROLLOUT).await;
+            names_those_it_waits_for(&rollout, &["stuck-0"]);
+            let message = rollout.status.unwrap_or_default().message;
+            let says = ["waiting since ", " UTC for 1 of 2 pipelines to drain", "no drainTimeout is set"];
+            if says.iter().all(|words| message.contains(words)) { Ok(()) } else { Err(message) }
+        })
+        .await;
+    };
+    team.set_version(ROLLOUT, "1.8.1").await;
+    waits("1.8.1", 8).await;
+    team.force("enough is enough").await;
+    let began = std::time::Instant::now();
+    team.controller_until("goes on", |r| stage_of(r, "1.8.1") != "Drain").await;
+    println!("the drain ended {:?} after it was forced", began.elapsed());
+    between(Duration::ZERO, began.elapsed(), Duration::from_secs(5));
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!((drain.drained.len(), drain.not_drained), (1, vec!["stuck-0: ended by force".to_owned()]));
+    let forced = team.status(ROLLOUT).await.last_force.unwrap();
+    println!("{forced:?}");
+    assert_eq!(forced.text, "enough is enough");
+    assert!(forced.ended.contains("1.8.1"), "{}", forced.ended);
+    stage.all_run(&["good", "stuck"]).await;
+
+    // It was meant for that attempt; another one needs another text.
+    team.set_version(ROLLOUT, "1.8.2").await;
+    waits("1.8.2", 4).await;
+    team.force("and once more").await;
+    team.upgraded("1.8.2").await;
+    assert_eq!(team.status(ROLLOUT).await.last_force.unwrap().text, "and once more");
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_an_upgrade_may_be_given_up_when_pipelines_do_not_drain_and_nothing_has_changed_then() {
+    let (stage, _operator) = Stage::running("a09-abort", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    let generation = team.get::<Deployment>(ROLLOUT).await.metadata.generation;
+    team.set_ppnd(json!({"drainTimeout": "4s", "onDrainTimeout": "Abort"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let took = team.drains("1.8.1", &["stuck-0"]).await;
+    println!("the drain took {took:?}");
+    between(Duration::from_secs(2), took, Duration::from_secs(15));
+    let status = team.failed(ROLLOUT, &["did not drain within 4s", "Pipeline/stuck-0"]).await.status.unwrap();
+    println!("{}", status.message);
+    let attempt = status.last_attempt.unwrap();
+    assert_eq!((attempt.result.as_str(), attempt.reason.as_str()), ("Failed", "DrainTimeout"));
+    assert_eq!((attempt.version.as_str(), attempt.stage.as_str()), ("1.8.1", "Drain"));
+    assert_eq!(status.promoted.unwrap().version, "1.8.0");
+    stage.all_run(&["good", "stuck"]).await;
+    assert_eq!(team.get::<Deployment>(ROLLOUT).await.metadata.generation, generation);
+
+    team.turn_knobs("stuck", json!({"never-pauses": null})).await;
+    eventually("the knob is turned", async || {
+        let pipeline = team.live_pipeline("stuck").await;
+        let there = pipeline.annotations().contains_key("stand-in.numaflow/never-pauses");
+        if there { Err("still there".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    team.set_ppnd(json!({"drainTimeout": "30s"})).await;
+    team.set_version(ROLLOUT, "1.8.2").await;
+    let drain = team.upgraded("1.8.2").await;
+    assert_eq!(drain.drained, ["good-0", "stuck-0"]);
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_timeout_of_nothing_no_pipeline_is_paused_and_that_is_on_record() {
+    let (stage, _operator) = Stage::running("zero", &[("a", json!({})), ("b", never_pauses())]).await;
+    let team = stage.team();
+    team.set_ppnd(json!({"drainTimeout": "0s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert_eq!(drain.not_drained, ["a-0: nothing was paused", "b-0: nothing was paused"]);
+    assert_eq!(drain.ended, "spec.strategy.ppnd.drainTimeout is 0s: nothing was paused");
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+    stage.never_flipped("a-0");
+    stage.never_flipped("b-0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_without_a_rollout_is_left_alone_and_named() {
+    let (stage, _operator) = Stage::running("unmanaged", &[("ours", json!({"drains-after": "5s"}))]).await;
+    let team = stage.team();
+    pipelines::running(team, "theirs", json!({})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let status = team.draining("1.8.1", &["ours-0"]).await;
+    assert_eq!(status.upgrade.unwrap().drain.unwrap().unmanaged, ["theirs"]);
+    assert!(status.message.contains("left alone, without a PipelineRollout: Pipeline/theirs"), "{}", status.message);
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!((drain.drained, drain.unmanaged), (vec!["ours-0".to_owned()], vec!["theirs".to_owned()]));
+    stage.all_run(&["ours"]).await;
+    stage.at_rest().await;
+    stage.never_flipped("theirs");
+    let generations: Vec<i64> = stage.recorder.states("theirs").iter().map(|s| s.generation).collect();
+    assert!(generations.iter().all(|g| *g == 1), "{generations:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_its_user_has_paused_counts_at_once_and_stays_paused() {
+    let (stage, _operator) = Stage::running("user-paused", &[("good", json!({}))]).await;
+    let team = stage.team();
+    team.pipeline("resting", json!({})).await;
+    stage.all_run(&["resting"]).await;
+    team.edit_pipeline("resting", json!({"lifecycle": {"desiredPhase": "Paused"}})).await;
+    let paused = "Deployed, and paused by its spec";
+    team.pipeline_until("resting", "paused by its spec", |s| s.message == paused).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!(drain.drained, ["good-0", "resting-0"]);
+    stage.all_run(&["good"]).await;
+    team.pipeline_until("resting", "paused by its spec", |s| s.message == paused).await;
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("resting-0").len(), 1, "{}", stage.recorder.history("resting-0"));
+    team.edit_pipeline("resting", json!({"lifecycle": null})).await;
+    stage.all_run(&["resting"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a08_a_failed_pipeline_does_not_hold_up_an_upgrade() {
+    let (stage, _operator) = Stage::running("a08", &[("good", json!({}))]).await;
+    let team = stage.team();
+    let mut spec = pipeline_spec();
+    spec["edges"][1]["to"] = json!("nowhere");
+    team.pipeline_with("broken", spec, json!({}), json!({})).await;
+    eventually("the pipeline fails", async || {
+        let states = stage.recorder.states("broken-0");
+        if states.last().is_some_and(|s| s.phase == "Failed") { Ok(()) } else { Err(format!("{states:?}")) }
+    })
+    .await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert_eq!((drain.drained, drain.not_drained), (vec!["good-0".to_owned()], vec![]));
+    let [why] = &drain.excused[..] else { panic!("{:?}", drain.excused) };
+    assert!(why.starts_with("broken-0: its spec is not valid") && why.contains("nowhere"), "{why}");
+    stage.all_run(&["good"]).await;
+    team.edit_pipeline("broken", pipeline_spec()).await;
+    stage.all_run(&["broken"]).await;
+    stage.at_rest().await;
+    stage.never_flipped("broken-0");
+    assert_eq!(team.pipeline_status("broken").await.upgrade_in_progress, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_is_made_while_others_drain_is_born_paused_and_runs_when_they_do() {
+    let (stage, _operator) = Stage::running("born", &[("old", never_pauses())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["old-0"]).await;
+    team.pausing("old-0").await;
+    team.pipeline("young", json!({})).await;
+    stage.saw("young-0", "settled and paused", |s| s.wants_pause() && s.settled()).await;
+    eventually("it counts", async || {
+        let drain = team.status(ROLLOUT).await.upgrade.and_then(|u| u.drain).unwrap_or_default();
+        if drain.drained == ["young-0"] { Ok(()) } else { Err(format!("{drain:?}")) }
+    })
+    .await;
+    team.turn_at_once("old", json!({"never-pauses": null})).await;
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["old-0", "young-0"]);
+    stage.all_run(&["old", "young"]).await;
+    stage.at_rest().await;
+    let states = stage.recorder.states("young-0");
+    assert!(states.first().is_some_and(|s| s.wants_pause() && s.generation == 1), "{states:?}");
+    assert_eq!(stage.recorder.flips("young-0").len(), 1, "{}", stage.recorder.history("young-0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c20_what_a_user_has_written_is_as_it_was_after_a_drain_and_a_force_and_nothing_of_it_is_on_children() {
+    const MARKS: [&str; 3] = [
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "argocd.argoproj.io/tracking-id",
+        "argocd.argoproj.io/instance",
+    ];
+    let (stage, _operator) = Stage::running("c20", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    let marks = json!({"metadata": {
+        "labels": {MARKS[2]: "app"}, "annotations": {MARKS[0]: "{}", MARKS[1]: "app:group/kind:ns/name"},
+    }});
+    team.edit::<NumaflowControllerRollout>(ROLLOUT, marks.clone()).await;
+    for name in ["a", "stuck"] {
+        team.edit::<PipelineRollout>(name, marks.clone()).await;
+    }
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["stuck-0"]).await;
+    team.force("now").await;
+    let written = async || {
+        let mut all = vec![serde_json::to_value(team.rollout(ROLLOUT).await).unwrap()];
+        for name in ["a", "stuck"] {
+            all.push(serde_json::to_value(team.get::<PipelineRollout>(name).await).unwrap());
+        }
+        let part =
+            |o: &Value| (o["spec"].clone(), o["metadata"]["labels"].clone(), o["metadata"]["annotations"].clone());
+        all.iter().map(part).collect::<Vec<_>>()
+    };
+    let before = written().await;
+    team.upgraded("1.8.1").await;
+    stage.all_run(&["a", "stuck"]).await;
+    stage.at_rest().await;
+    assert_eq!(written().await, before);
+    let rollout = team.rollout(ROLLOUT).await;
+    assert_eq!(rollout.finalizers().len(), 1, "{:?}", rollout.finalizers());
+    let mut children = Vec::new();
+    for kind in ["Pipeline", "Vertex"] {
+        let all = numaflow::api(team, kind).list(&Default::default()).await.unwrap().items;
+        children.extend(all.into_iter().map(|o| (kind, o.metadata)));
+    }
+    children.extend(team.all::<NumaflowController>().await.into_iter().map(|o| ("NumaflowController", o.metadata)));
+    children.extend(team.all::<Deployment>().await.into_iter().map(|o| ("Deployment", o.metadata)));
+    children.extend(team.all::<ConfigMap>().await.into_iter().map(|o| ("ConfigMap", o.metadata)));
+    children.extend(team.all::<ControllerRevision>().await.into_iter().map(|o| ("ControllerRevision", o.metadata)));
+    assert!(children.len() > 8, "{}", children.len());
+    for (kind, metadata) in children {
+        let (labels, annotations) = (metadata.labels.unwrap_or_default(), metadata.annotations.unwrap_or_default());
+        let copied = MARKS.iter().find(|mark| labels.contains_key(**mark) || annotations.contains_key(**mark));
+        assert_eq!(copied, None, "on {kind}/{}", metadata.name.unwrap_or_default());
     }
 }

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod control_plane;
 pub mod definitions;
+pub mod drains;
 pub mod faults;
 pub mod leases;
 pub mod numaflow;
@@ -21,4 +22,4 @@ pub mod wait;
 pub use definitions::{Version, Workload, version, workload};
 pub use scene::Scene;
 pub use team::Team;
-pub use wait::{Invariant, eventually, stays};
+pub use wait::{Invariant, eventually, stays, within};
