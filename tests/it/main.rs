@@ -27,6 +27,7 @@ mod draining;
 mod fallbacks;
 mod manifests;
 mod objects;
+mod pausing;
 mod pipelines;
 mod pipelines_gone;
 mod pipelines_paused;

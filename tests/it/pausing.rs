@@ -1,0 +1,362 @@
+//! Pauses that end in another way than they were meant to: given up, cut short, taken back, deleted, held.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::DynamicObject;
+use numaplane::api::{NumaflowControllerRollout, PipelineRollout, PipelineRolloutStatus};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Team,
+    drains::{ROLLOUT, stage_of},
+    eventually, numaflow,
+    pauses::State,
+    pipelines,
+    rollouts::{Stage, pipeline_spec},
+    stays,
+    team::condition,
+};
+
+fn never_pauses() -> Value {
+    json!({"never-pauses": "true"})
+}
+
+/// A pipeline that never pauses, with this `spec.strategy.ppnd` of its own; it runs.
+async fn stuck(stage: &Stage, ppnd: Value) {
+    let team = stage.team();
+    team.pipeline_with("stuck", pipeline_spec(), never_pauses(), json!({"ppnd": ppnd})).await;
+    stage.all_run(&["stuck"]).await;
+}
+
+/// Waits until the pipeline says that it pauses for a change of its own.
+async fn waits(team: &Team) -> PipelineRolloutStatus {
+    team.pipeline_until("stuck", "waits for a pause", |s| {
+        let own = s.pause.as_ref().is_some_and(|p| p.asked_by == ["PipelineRollout/stuck"]);
+        own && s.phase.as_str() == "Pending" && s.upgrade_in_progress == "PipelinePauseAndDrain"
+    })
+    .await
+}
+
+/// Waits until the pipeline runs with this image.
+async fn runs_with(stage: &Stage, image: &str) {
+    eventually(&format!("stuck runs with {image}"), async || {
+        let now = image_of(&stage.team().live_pipeline("stuck").await);
+        if now == image { Ok(()) } else { Err(now) }
+    })
+    .await;
+    stage.all_run(&["stuck"]).await;
+}
+
+fn image_of(pipeline: &DynamicObject) -> String {
+    let image = &pipeline.data["spec"]["vertices"][1]["udf"]["container"]["image"];
+    image.as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_change_goes_in_when_its_pipeline_does_not_pause_within_the_timeout_and_a_last_chance() {
+    let (stage, _operator) = Stage::running("own-proceed", &[]).await;
+    let team = stage.team();
+    stuck(&stage, json!({"drainTimeout": "4s"})).await;
+    let began = Instant::now();
+    team.set_image("stuck", "cat:2").await;
+    let status = waits(team).await;
+    assert!(status.message.contains("Pipeline/stuck-0 is pausing since "), "{}", status.message);
+    runs_with(&stage, "cat:2").await;
+    println!("applied after {:?}", began.elapsed());
+    let time = began.elapsed();
+    assert!(time > Duration::from_secs(38) && time < Duration::from_secs(55), "{time:?}");
+    let pause = team.pipeline_status("stuck").await.last_pause.unwrap();
+    println!("{pause:?}");
+    assert_eq!(pause.drained, Some(false));
+    assert_eq!(pause.not_drained, "applied without a pause: it did not pause within 4s and 35s more");
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_change_goes_in_soon_after_the_timeout_when_messages_stay_in_its_pipeline() {
+    let (stage, _operator) = Stage::running("own-undrained", &[]).await;
+    let team = stage.team();
+    let mut spec = pipeline_spec();
+    spec["lifecycle"] = json!({"pauseGracePeriodSeconds": 600});
+    let strategy = json!({"ppnd": {"drainTimeout": "5s"}});
+    team.pipeline_with("stuck", spec, json!({"pending": "7"}), strategy).await;
+    stage.all_run(&["stuck"]).await;
+    let began = Instant::now();
+    team.set_image("stuck", "cat:2").await;
+    waits(team).await;
+    runs_with(&stage, "cat:2").await;
+    let time = began.elapsed();
+    println!("applied after {time:?}");
+    assert!(time > Duration::from_secs(5) && time < Duration::from_secs(20), "{time:?}");
+    let pause = team.pipeline_status("stuck").await.last_pause.unwrap();
+    assert_eq!(pause.not_drained, "its time was up before everything was processed");
+    stage.at_rest().await;
+    assert_eq!(team.live_pipeline("stuck").await.data["spec"]["lifecycle"]["pauseGracePeriodSeconds"], 600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_change_without_a_timeout_waits_and_says_so_until_it_is_forced() {
+    let (stage, _operator) = Stage::running("own-force", &[]).await;
+    let team = stage.team();
+    stuck(&stage, json!({})).await;
+    let pending = async |image: &str, time: u64| {
+        waits(team).await;
+        team.pipeline_until("stuck", "has seen it Pausing", |s| s.message.contains("it says Pausing")).await;
+        stays(&format!("{image} waits"), Duration::from_secs(time), async || {
+            let status = team.pipeline_status("stuck").await;
+            assert_ne!(image_of(&team.live_pipeline("stuck").await), image);
+            let says = ["Pipeline/stuck-0 is pausing since ", "image", "it says Pausing"];
+            let said = says.iter().all(|words| status.message.contains(words));
+            if said && status.phase.as_str() == "Pending" { Ok(()) } else { Err(format!("{status:?}")) }
+        })
+        .await;
+    };
+    team.set_image("stuck", "cat:2").await;
+    pending("cat:2", 8).await;
+    let began = Instant::now();
+    team.annotate_pipeline("stuck", "force", "enough is enough").await;
+    eventually("it goes in", async || {
+        let now = image_of(&team.live_pipeline("stuck").await);
+        if now == "cat:2" { Ok(()) } else { Err(now) }
+    })
+    .await;
+    println!("applied {:?} after it was forced", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    runs_with(&stage, "cat:2").await;
+    let status = team.pipeline_status("stuck").await;
+    assert_eq!(status.last_force.unwrap().text, "enough is enough");
+    let pause = status.last_pause.unwrap();
+    assert!(pause.not_drained.contains("numaplane.numaproj.io/force is set"), "{pause:?}");
+
+    // It was meant for that change; another one needs another text.
+    team.set_image("stuck", "cat:3").await;
+    pending("cat:3", 4).await;
+    team.annotate_pipeline("stuck", "force", "and once more").await;
+    runs_with(&stage, "cat:3").await;
+    assert_eq!(team.pipeline_status("stuck").await.last_force.unwrap().text, "and once more");
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a09_a_change_is_given_up_when_that_is_asked_for_and_its_pipeline_runs_as_before() {
+    let (stage, _operator) = Stage::running("own-abort", &[]).await;
+    let team = stage.team();
+    stuck(&stage, json!({"drainTimeout": "4s", "onDrainTimeout": "Abort"})).await;
+    team.set_image("stuck", "cat:2").await;
+    waits(team).await;
+    let status = team
+        .pipeline_until("stuck", "is given up", |s| {
+            s.phase.as_str() == "Failed" && s.last_attempt.as_ref().is_some_and(|a| a.reason == "DrainTimeout")
+        })
+        .await;
+    println!("{}", status.message);
+    assert!(status.message.contains("was not paused within 4s"), "{}", status.message);
+    eventually("it runs as before", async || {
+        let states = stage.recorder.states("stuck-0");
+        if states.last().is_some_and(|s| !s.wants_pause() && s.settled()) { Ok(()) } else { Err(format!("{states:?}")) }
+    })
+    .await;
+    stays("the change is not tried again", Duration::from_secs(4), async || {
+        let state = stage.recorder.states("stuck-0").pop().unwrap();
+        if state.wants_pause() { Err(state.to_string()) } else { Ok(()) }
+    })
+    .await;
+    assert_eq!(image_of(&team.live_pipeline("stuck").await), "cat:1");
+
+    let mut spec = pipeline_spec();
+    spec["vertices"][1]["udf"]["container"]["image"] = json!("cat:3");
+    let knob = json!({"metadata": {"annotations": {"stand-in.numaflow/never-pauses": null}}, "spec": spec});
+    pipelines::turn(team, "Pipeline", "stuck-0", "never-pauses", Value::Null).await;
+    team.edit::<PipelineRollout>("stuck", json!({"spec": {"pipeline": knob}})).await;
+    runs_with(&stage, "cat:3").await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_pipeline_whose_user_allows_data_loss_waits_for_nothing() {
+    let (stage, _operator) = Stage::running("data-loss", &[]).await;
+    let team = stage.team();
+    stuck(&stage, json!({})).await;
+    // In the middle of a pause …
+    team.set_image("stuck", "cat:2").await;
+    waits(team).await;
+    team.pausing("stuck-0").await;
+    team.annotate_pipeline("stuck", "allow-data-loss", "true").await;
+    runs_with(&stage, "cat:2").await;
+    let flips = stage.recorder.flips("stuck-0").len();
+    // … and before there is one.
+    team.set_image("stuck", "cat:3").await;
+    runs_with(&stage, "cat:3").await;
+    let pause = team.pipeline_status("stuck").await.last_pause.unwrap();
+    assert_eq!(pause.not_drained, "applied without a pause: numaplane.numaproj.io/allow-data-loss is set");
+    // Nor does an upgrade wait for it.
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!(drain.not_drained, ["stuck-0: numaplane.numaproj.io/allow-data-loss is set"]);
+    stage.all_run(&["stuck"]).await;
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("stuck-0").len(), flips, "{}", stage.recorder.history("stuck-0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_a_controller_rollout_that_is_deleted_in_mid_drain_lets_pipelines_run_and_goes_after_them() {
+    let (stage, _operator) = Stage::running("b10a", &[("a", never_pauses()), ("b", never_pauses())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    team.pausing("a-0").await;
+    team.pausing("b-0").await;
+    team.delete::<NumaflowControllerRollout>(ROLLOUT).await;
+    stage.all_run(&["a", "b"]).await;
+    let rollout = team
+        .controller_until("waits for its pipelines", |r| {
+            let awaited = condition(r, "Deleting").map(|c| c.message).unwrap_or_default();
+            awaited.contains("Pipeline/a-0") && awaited.contains("Pipeline/b-0")
+        })
+        .await;
+    let request = rollout.status.clone().unwrap_or_default().pause_request;
+    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
+    assert_eq!(rollout.status.unwrap_or_default().promoted.unwrap().version, "1.8.0");
+    for name in ["a", "b"] {
+        team.delete::<PipelineRollout>(name).await;
+    }
+    let dependants = async || {
+        let mut all = Vec::new();
+        for kind in ["Pipeline", "InterStepBufferService"] {
+            all.extend(numaflow::api(team, kind).list(&Default::default()).await.unwrap().items);
+        }
+        all.into_iter().map(|o| o.metadata.name.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    eventually("the pipelines are gone", async || {
+        let left = team.pipelines().list(&Default::default()).await.unwrap().items;
+        if left.is_empty() { Ok(()) } else { Err(format!("{:?}", left.iter().map(|r| &r.status).collect::<Vec<_>>())) }
+    })
+    .await;
+    assert!(team.find::<Deployment>(ROLLOUT).await.is_some(), "the ISB service is there still");
+    numaflow::delete(team, "InterStepBufferService", "default").await;
+    eventually("the rollout is gone, and its controller went after everything that needs it", async || {
+        if team.find::<Deployment>(ROLLOUT).await.is_none() {
+            assert_eq!(dependants().await, Vec::<String>::new());
+        }
+        let rollout = team.find::<NumaflowControllerRollout>(ROLLOUT).await;
+        rollout.map_or(Ok(()), |r| Err(condition(&r, "Deleting").map(|c| c.message).unwrap_or_default()))
+    })
+    .await;
+    assert!(team.find::<Deployment>(ROLLOUT).await.is_none());
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain() {
+    let (stage, _operator) = Stage::running("b10b", &[("a", json!({})), ("b", never_pauses())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["b-0"]).await;
+    team.delete::<PipelineRollout>("b").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!((drain.drained, drain.not_drained), (vec!["a-0".to_owned()], vec![]));
+    team.gone::<PipelineRollout>("b").await;
+    stage.all_run(&["a"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_an_upgrade_ends_as_it_began_when_the_strategy_changes_in_mid_drain() {
+    let (stage, _operator) = Stage::running("b10c", &[("a", json!({"drains-after": "5s"}))]).await;
+    let team = stage.team();
+    for (version, strategy) in [("1.8.1", "no-strategy"), ("1.8.2", "progressive")] {
+        team.set_version(ROLLOUT, version).await;
+        team.draining(version, &["a-0"]).await;
+        let set = |strategy: &str| json!({"spec": {"strategy": {"type": strategy}}});
+        team.edit::<NumaflowControllerRollout>(ROLLOUT, set(strategy)).await;
+        let seen = team.controller_until("has seen the strategy", |r| {
+            r.status.as_ref().map(|s| s.observed_generation) == r.metadata.generation
+        });
+        assert_eq!(stage_of(&seen.await, version), "Drain");
+        assert_eq!(team.upgraded(version).await.drained, ["a-0"]);
+        stage.all_run(&["a"]).await;
+        stage.at_rest().await;
+        team.edit::<NumaflowControllerRollout>(ROLLOUT, set("pause-and-drain")).await;
+    }
+    assert_eq!(stage.recorder.flips("a-0").len(), 4, "{}", stage.recorder.history("a-0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes_nothing_in_the_end() {
+    let slow = || json!({"drains-after": "6s"});
+    let (stage, _operator) = Stage::running("b10d", &[("a", slow()), ("b", slow())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    team.pausing("a-0").await;
+    pipelines::want(team, "a-0", "Running").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!(drain.drained, ["a-0", "b-0"]);
+    stage.all_run(&["a", "b"]).await;
+    pipelines::want(team, "b-0", "Paused").await;
+    stage.saw("b-0", "paused by somebody else", State::wants_pause).await;
+    stage.at_rest().await;
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused() {
+    let (stage, _operator) = Stage::running("superseded", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["stuck-0"]).await;
+    team.pausing("stuck-0").await;
+    team.set_version(ROLLOUT, "1.8.2").await;
+    team.draining("1.8.2", &["stuck-0"]).await;
+    let began = Instant::now();
+    team.set_version(ROLLOUT, "1.8.0").await;
+    team.deployed(ROLLOUT, "1.8.0").await;
+    println!("back after {:?}", began.elapsed());
+    let request = team.status(ROLLOUT).await.pause_request;
+    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["stuck-0"]).await;
+    team.set_version(ROLLOUT, "1.8.2").await;
+    team.turn_at_once("stuck", json!({"never-pauses": null})).await;
+    assert_eq!(team.upgraded("1.8.2").await.drained, ["good-0", "stuck-0"]);
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_is_held_in_mid_drain_lets_pipelines_run_and_asks_anew_when_it_is_let_go() {
+    let (stage, _operator) = Stage::running("held", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let first = team.draining("1.8.1", &["stuck-0"]).await.pause_request.unwrap().since;
+    team.pausing("stuck-0").await;
+    team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"paused": true}})).await;
+    let holds = |r: &NumaflowControllerRollout| {
+        let status = r.status.clone().unwrap_or_default();
+        status.pause_request.is_none_or(|r| !r.active) && status.message.starts_with("paused by spec.paused")
+    };
+    team.controller_until("holds", holds).await;
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+    let flips = |name: &str| stage.recorder.flips(name).len();
+    assert_eq!((flips("good-0"), flips("stuck-0")), (2, 2));
+    stays("held", Duration::from_secs(3), async || {
+        let rollout = team.rollout(ROLLOUT).await;
+        let drains = holds(&rollout) && stage_of(&rollout, "1.8.1") == "Drain" && flips("good-0") == 2;
+        if drains { Ok(()) } else { Err(format!("{:?}", rollout.status)) }
+    })
+    .await;
+    team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"paused": null}})).await;
+    let again = team.draining("1.8.1", &["stuck-0"]).await.pause_request.unwrap().since;
+    assert!(again > first, "{again:?} {first:?}");
+    team.turn_at_once("stuck", json!({"never-pauses": null})).await;
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["good-0", "stuck-0"]);
+    stage.all_run(&["good", "stuck"]).await;
+    stage.at_rest().await;
+    assert_eq!((flips("good-0"), flips("stuck-0")), (4, 4));
+}
