@@ -30,9 +30,12 @@ impl Write {
     }
 }
 
+/// Which writes are meant.
+type Matches = Box<dyn Fn(&Write) -> bool + Send>;
+
 /// A rule: matching writes are answered with this code, as often as `left` says.
 struct Rule {
-    matches: Box<dyn Fn(&Write) -> bool + Send>,
+    matches: Matches,
     code: u16,
     left: usize,
 }
@@ -42,6 +45,7 @@ struct Inner {
     writes: Vec<Write>,
     rules: Vec<Rule>,
     crash_after: Option<usize>,
+    crash_on: Option<Matches>,
     /// Nothing is sent any more.
     dead: bool,
     /// … and the last write was carried out.
@@ -75,6 +79,11 @@ impl Faults {
         self.lock().crash_after = Some(n);
     }
 
+    /// Lets the process die right after the next write that matches was carried out.
+    pub fn crash_on(&self, matches: impl Fn(&Write) -> bool + Send + 'static) {
+        self.lock().crash_on = Some(Box::new(matches));
+    }
+
     /// Waits until the process has died.
     pub async fn crashed(&self) {
         loop {
@@ -101,8 +110,9 @@ impl Faults {
             rule.left -= 1;
             return Verdict::Answer(rule.code);
         }
+        let hit = inner.crash_on.as_ref().is_some_and(|matches| matches(&write));
         inner.writes.push(write);
-        if inner.crash_after == Some(inner.writes.len()) {
+        if hit || inner.crash_after == Some(inner.writes.len()) {
             inner.dead = true;
             return Verdict::LastWrite;
         }

@@ -1,0 +1,200 @@
+//! That pipelines run again: after a version that failed, after a crash, without a controller, though one of them cannot.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use numaplane::api::NumaflowControllerRollout;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Version,
+    drains::{ROLLOUT, stage_of},
+    eventually,
+    faults::{Faults, Write},
+    pipelines::{self, controller},
+    program::Program,
+    rollouts::{Stage, spec_of, versions},
+    stays, within,
+};
+
+/// Defines these besides the versions of the stage.
+async fn define(stage: &Stage, more: Version) {
+    stage.scene.define(&[versions(), vec![more]].concat()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelines_run_again_when_the_version_they_were_drained_for_is_rolled_back() {
+    let (stage, _operator) = Stage::running("roll-back", &[("a", json!({})), ("b", json!({}))]).await;
+    let team = stage.team();
+    let bad = controller("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
+    define(&stage, bad).await;
+    let deadline = json!({"spec": {"strategy": {"assessment": {"deadline": "15s"}}}});
+    team.edit::<NumaflowControllerRollout>(ROLLOUT, deadline).await;
+    team.set_version(ROLLOUT, "2.0.0").await;
+    team.controller_until("is being judged", |r| stage_of(r, "2.0.0") == "Confirm").await;
+    for name in ["a-0", "b-0"] {
+        let last = stage.recorder.states(name).pop().unwrap();
+        assert!(last.wants_pause() && last.settled(), "{last}");
+    }
+    team.controller_until("is rolled back", |r| stage_of(r, "2.0.0") == "RollBack").await;
+    let status = team.failed(ROLLOUT, &["2.0.0"]).await.status.unwrap();
+    println!("{}", status.message);
+    assert_eq!(status.promoted.unwrap().version, "1.8.0");
+    assert!(status.pause_request.as_ref().is_none_or(|r| !r.active), "{:?}", status.pause_request);
+    assert_eq!(status.last_drain.unwrap().drained, ["a-0", "b-0"]);
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+    for name in ["a-0", "b-0"] {
+        assert_eq!(stage.recorder.flips(name).len(), 2, "{}", stage.recorder.history(name));
+    }
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.upgraded("1.8.1").await;
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a02_a_first_controller_that_the_server_rejects_asks_for_no_pause_and_a_good_one_follows() {
+    let stage = Stage::bare("a02").await;
+    let team = stage.team();
+    let selector = json!({"spec": {"selector": {"matchLabels": {"no-pod": "has-this"}}}});
+    define(&stage, controller("1.7.0").controller(|w| w.with(selector))).await;
+    let _operator = stage.scene.operator().await;
+    team.install_with(ROLLOUT, spec_of("1.7.0")).await;
+    let rejected = |r: &NumaflowControllerRollout| r.status.as_ref().is_some_and(|s| s.phase.as_str() == "Failed");
+    let status = team.controller_until("is Failed", rejected).await.status.unwrap();
+    println!("{}", status.message);
+    assert!(status.message.contains("selector"), "{}", status.message);
+    assert_eq!((status.pause_request, status.promoted), (None, None));
+    pipelines::create(team, "InterStepBufferService", "default", "", json!({"jetstream": {"version": "2.10"}})).await;
+    team.pipeline("a", json!({})).await;
+    stage.saw("a-0", "made", |s| s.generation == 1).await;
+    stays("nothing asks for a pause", Duration::from_secs(3), async || {
+        let request = team.status(ROLLOUT).await.pause_request;
+        let state = stage.recorder.states("a-0").pop().unwrap();
+        if request.is_none() && !state.wants_pause() { Ok(()) } else { Err(format!("{request:?} {state}")) }
+    })
+    .await;
+    team.set_version(ROLLOUT, "1.8.0").await;
+    team.deployed(ROLLOUT, "1.8.0").await;
+    stage.all_run(&["a"]).await;
+    stage.at_rest().await;
+    stage.never_flipped("a-0");
+    assert!(!stage.recorder.states("a-0")[0].wants_pause());
+}
+
+/// A write to one of these pipelines.
+fn to(names: &'static [&'static str]) -> impl Fn(&Write) -> bool {
+    |write| names.iter().any(|name| write.path.ends_with(&format!("/pipelines/{name}")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_other_one_paused() {
+    let stage = Stage::bare("d01").await;
+    let team = stage.team();
+    let faults = Faults::default();
+    let first = Program::start(&stage.scene, &faults).await;
+    stage.furnish().await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["c-0"]).await;
+    pipelines::turn(team, "Pipeline", "b-0", "fails", json!("its image is gone")).await;
+    pipelines::poke(team, "Pipeline", "b-0").await;
+    stage.saw("b-0", "failed", |s| s.phase == "Failed").await;
+    stage.saw("c-0", "paused", |s| s.wants_pause() && s.settled()).await;
+    faults.crash_on(to(&["a-0", "c-0"]));
+    faults.crashed().await;
+    first.kill();
+    let paused = ["a-0", "b-0", "c-0"].map(|name| stage.recorder.states(name).pop().unwrap().wants_pause());
+    println!("paused when the program was killed: {paused:?}");
+    assert!(paused[0] || paused[2], "one of them was resumed");
+
+    let began = Instant::now();
+    let _second = Program::start(&stage.scene, &Faults::default()).await;
+    assert_eq!(team.upgraded("1.8.1").await.drained.len(), 3);
+    stage.all_run(&["a", "c"]).await;
+    println!("the others run {:?} after the next program was started", began.elapsed());
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.states("b-0").pop().unwrap().phase, "Failed");
+    pipelines::turn(team, "Pipeline", "b-0", "fails", Value::Null).await;
+    pipelines::poke(team, "Pipeline", "b-0").await;
+    stage.all_run(&["b"]).await;
+
+    // The next one, and another one while that goes on.
+    team.set_version(ROLLOUT, "1.8.2").await;
+    team.draining("1.8.2", &["c-0"]).await;
+    team.set_version(ROLLOUT, "1.8.0").await;
+    assert_eq!(team.upgraded("1.8.0").await.drained, ["a-0", "b-0", "c-0"]);
+    stage.all_run(&["a", "b", "c"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_when_it_can() {
+    let stage = Stage::bare("refused").await;
+    let team = stage.team();
+    let (faults, refuses) = (Faults::default(), Arc::new(AtomicBool::new(false)));
+    let on = refuses.clone();
+    faults.answer(500, usize::MAX, move |write| on.load(Ordering::Relaxed) && to(&["b-0"])(write));
+    let _operator = stage.scene.operator_behind(&faults).await;
+    stage.furnish().await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["c-0"]).await;
+    refuses.store(true, Ordering::Relaxed);
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0", "c-0"]);
+    let began = Instant::now();
+    stage.all_run(&["a", "c"]).await;
+    println!("the others run {:?} after the upgrade", began.elapsed());
+    let status = team.pipeline_until("b", "says why", |s| s.message.contains("refused by the server")).await;
+    println!("{}", status.message);
+    assert!(stage.recorder.states("b-0").pop().unwrap().wants_pause());
+    assert!(faults.left() < usize::MAX);
+    refuses.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    stage.all_run(&["b"]).await;
+    println!("it runs {:?} after the server is well", began.elapsed());
+    stage.at_rest().await;
+}
+
+/// Takes two minutes: no controller is taken for gone before it was away for one and a half.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run() {
+    let (stage, _operator) = Stage::running("dead", &[("a", json!({})), ("b", json!({}))]).await;
+    let team = stage.team();
+    for pod in team.all::<Pod>().await {
+        let controls = pod.name_any().starts_with(ROLLOUT);
+        let broken = json!({"metadata": {"labels": {"numaplane.test/behaviour": "never-ready"}}});
+        if controls {
+            team.edit::<Pod>(&pod.name_any(), broken).await;
+        }
+    }
+    team.controller_until("notices", |r| r.status.as_ref().is_some_and(|s| s.controller_unavailable.is_some())).await;
+    let began = Instant::now();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    within(Duration::from_mins(3), "the drain ends", async || {
+        let rollout = team.rollout(ROLLOUT).await;
+        if stage_of(&rollout, "1.8.1") == "Drain" { Err(rollout.status.unwrap().message) } else { Ok(()) }
+    })
+    .await;
+    println!("the drain ended after {:?}", began.elapsed());
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert!(drain.ended.starts_with("ControllerUnavailable"), "{}", drain.ended);
+    assert_eq!(drain.not_drained.len(), 2, "{drain:?}");
+    stage.all_run(&["a", "b"]).await;
+    eventually("it is available", async || {
+        let known = team.status(ROLLOUT).await.controller_unavailable;
+        if known.is_none() { Ok(()) } else { Err(format!("{known:?}")) }
+    })
+    .await;
+    stage.at_rest().await;
+}
