@@ -329,3 +329,83 @@ async fn c20_what_a_user_has_written_is_as_it_was_after_a_drain_and_a_force_and_
         assert_eq!(copied, None, "on {kind}/{}", metadata.name.unwrap_or_default());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_that_is_set_in_mid_drain_counts_from_the_beginning_of_the_drain() {
+    let (stage, _operator) = Stage::running("live", &[("full", json!({"pending": "7"}))]).await;
+    let team = stage.team();
+    team.edit_pipeline("full", json!({"lifecycle": {"pauseGracePeriodSeconds": 600}})).await;
+    eventually("the grace period is there", async || {
+        let grace = team.live_pipeline("full").await.data["spec"]["lifecycle"]["pauseGracePeriodSeconds"].clone();
+        if grace == 600 { Ok(()) } else { Err(grace.to_string()) }
+    })
+    .await;
+    stage.all_run(&["full"]).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["full-0"]).await;
+    team.pausing("full-0").await;
+    team.set_ppnd(json!({"drainTimeout": "1h"})).await;
+    team.controller_until("says when it times out", |r| {
+        r.status.as_ref().is_some_and(|s| s.message.contains("(drainTimeout 1h), and goes on then"))
+    })
+    .await;
+    team.set_ppnd(json!({"drainTimeout": "1s"})).await;
+    let began = std::time::Instant::now();
+    team.drains("1.8.1", &[]).await;
+    println!("the drain ended {:?} after its timeout was set to one that is over", began.elapsed());
+    between(Duration::ZERO, began.elapsed(), Duration::from_secs(10));
+    assert_eq!(team.upgraded("1.8.1").await.not_drained.len(), 1);
+    stage.all_run(&["full"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_pipeline_in_mid_drain_goes_in_while_it_is_paused_and_needs_no_pause_of_its_own() {
+    let (stage, _operator) = Stage::running("both", &[("a", json!({"drains-after": "5s"})), ("b", json!({}))]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0"]).await;
+    // One that is on its way into the pause, and one that is there.
+    team.set_image("a", "cat:2").await;
+    team.set_image("b", "cat:2").await;
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0"]);
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+    for name in ["a", "b"] {
+        let pipeline = team.live_pipeline(name).await;
+        assert_eq!(pipeline.data["spec"]["vertices"][1]["udf"]["container"]["image"], "cat:2");
+        let name = pipeline.name_any();
+        assert_eq!(stage.recorder.flips(&name).len(), 2, "{}", stage.recorder.history(&name));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelines_of_another_instance_run_on_while_those_of_one_are_drained() {
+    let (stage, _operator) = Stage::running("instances", &[("ours", json!({}))]).await;
+    let team = stage.team();
+    let blue =
+        json!({"controller": {"version": "1.8.0", "instanceID": "blue"}, "strategy": {"type": "pause-and-drain"}});
+    team.install_with("blue", blue).await;
+    team.deployed("blue", "1.8.0").await;
+    pipelines::service(team, "blue", "blue").await;
+    let mut spec = pipeline_spec();
+    spec["interStepBufferServiceName"] = json!("blue");
+    let metadata = json!({"annotations": {"numaflow.numaproj.io/instance": "blue"}});
+    team.create::<PipelineRollout>(json!({
+        "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout", "metadata": {"name": "theirs"},
+        "spec": {"pipeline": {"metadata": metadata, "spec": spec}},
+    }))
+    .await;
+    stage.all_run(&["theirs"]).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!((drain.drained, drain.unmanaged), (vec!["ours-0".to_owned()], vec![]));
+    stage.all_run(&["ours", "theirs"]).await;
+    stage.never_flipped("theirs-0");
+    team.set_version("blue", "1.8.1").await;
+    team.deployed("blue", "1.8.1").await;
+    stage.all_run(&["ours", "theirs"]).await;
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("theirs-0").len(), 2, "{}", stage.recorder.history("theirs-0"));
+    assert_eq!(stage.recorder.flips("ours-0").len(), 2, "{}", stage.recorder.history("ours-0"));
+}
