@@ -198,3 +198,66 @@ async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run
     .await;
     stage.at_rest().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d01_another_version_while_one_is_judged_with_pipelines_paused_ends_with_all_of_them_running() {
+    let (stage, _operator) = Stage::running("judged", &[("a", json!({})), ("b", json!({}))]).await;
+    let team = stage.team();
+    define(&stage, controller("1.9.0").controller(|w| w.ready_after(8))).await;
+    team.set_version(ROLLOUT, "1.9.0").await;
+    team.controller_until("is being judged", |r| stage_of(r, "1.9.0") == "Confirm").await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.controller_until("is taken back", |r| stage_of(r, "1.9.0") != "Confirm").await;
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0"]);
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does() {
+    let (stage, _operator) = Stage::running("silent", &[("a", json!({})), ("b", json!({}))]).await;
+    let team = stage.team();
+    pipelines::turn(team, "Pipeline", "b-0", "silent", json!("true")).await;
+    team.set_ppnd(json!({"drainTimeout": "2s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    println!("{drain:?}");
+    assert_eq!(drain.drained, ["a-0"]);
+    assert_eq!(drain.not_drained, ["b-0: did not pause within 2s, nor within 55s more"]);
+    stage.all_run(&["a"]).await;
+    let waits = "waiting for Numaflow's controller to look at Pipeline/b-0";
+    team.pipeline_until("b", "says what it waits for", |s| s.message.contains(waits)).await;
+    stays("it is not turned unseen", Duration::from_secs(3), async || {
+        let state = stage.recorder.states("b-0").pop().unwrap();
+        if state.wants_pause() { Ok(()) } else { Err(state.to_string()) }
+    })
+    .await;
+    pipelines::turn(team, "Pipeline", "b-0", "silent", Value::Null).await;
+    pipelines::poke(team, "Pipeline", "b-0").await;
+    stage.all_run(&["b"]).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_to_drain_goes_on_while_there_is_no_operator() {
+    let (stage, first) = Stage::running("time", &[("a", json!({})), ("full", json!({"pending": "7"}))]).await;
+    let team = stage.team();
+    team.set_ppnd(json!({"drainTimeout": "25s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let since = team.draining("1.8.1", &["full-0"]).await.pause_request.unwrap().since.unwrap().0;
+    first.kill().await;
+    eventually("most of the time has passed", async || {
+        let passed = jiff::Timestamp::now().duration_since(since).as_secs();
+        if passed >= 20 { Ok(()) } else { Err(format!("{passed} s")) }
+    })
+    .await;
+    let _second = stage.scene.operator().await;
+    team.controller_until("has drained", |r| stage_of(r, "1.8.1") != "Drain").await;
+    let took = jiff::Timestamp::now().duration_since(since).as_secs();
+    println!("the drain took {took} s");
+    assert!((25..35).contains(&took), "{took} s");
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!((drain.drained.len(), drain.not_drained.len()), (1, 1), "{drain:?}");
+    stage.all_run(&["a", "full"]).await;
+    stage.at_rest().await;
+}
