@@ -42,5 +42,6 @@ mod stand_in;
 mod stand_in_pipelines;
 mod steering;
 mod timeline;
+mod timeline_pipelines;
 mod traps;
 mod traps_around;

@@ -1,6 +1,7 @@
 //! What tests share: the control plane, namespaces, operators, definitions, and ways to wait and to look.
 
 pub mod audit;
+pub mod changes;
 pub mod control_plane;
 pub mod definitions;
 pub mod drains;
