@@ -56,7 +56,7 @@ fn versions() -> [Version; 4] {
 
 /// Who tells a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Teller {
+pub(crate) enum Teller {
     /// An operator in this process; it dies when its tasks are dropped.
     Tasks,
     /// The program; it dies of `kill -9`.
@@ -64,13 +64,13 @@ enum Teller {
 }
 
 /// An operator of either sort.
-enum Operator {
+pub(crate) enum Operator {
     Tasks(Running),
     Program(Program),
 }
 
 impl Operator {
-    async fn start(teller: Teller, scene: &Scene, faults: &Faults) -> Self {
+    pub(crate) async fn start(teller: Teller, scene: &Scene, faults: &Faults) -> Self {
         match teller {
             Teller::Program => Self::Program(Program::start(scene, faults).await),
             Teller::Tasks => {
@@ -81,14 +81,14 @@ impl Operator {
         }
     }
 
-    async fn kill(self) {
+    pub(crate) async fn kill(self) {
         match self {
             Self::Tasks(running) => running.kill().await,
             Self::Program(program) => program.kill(),
         }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         match self {
             Self::Tasks(running) => running.stop().await,
             Self::Program(program) => program.kill(),

@@ -35,6 +35,7 @@ mod pipelines_rules;
 mod promotion;
 mod recovery;
 mod refusals;
+mod restarts;
 mod resuming;
 mod seed;
 mod shapes;

@@ -1,0 +1,279 @@
+//! The operator dies while pipelines are paused, after any of its writes: the next one goes on with the same clock, and no
+//! pipeline runs before its time.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use numaplane::api::NumaflowControllerRollout;
+use serde_json::json;
+
+use crate::{
+    crash::{Operator, Teller},
+    support::{
+        changes::{Change, Changes, OF_PIPELINES, first},
+        faults::Faults,
+        leases::LEASE,
+        pipelines::controller,
+        rollouts::Stage,
+    },
+};
+
+/// Namespaces in which stories are told at the same time.
+const AT_ONCE: usize = 5;
+const ROLLOUT: &str = "numaflow-controller";
+/// Time for draining where pipelines never drain.
+const TIMEOUT: Duration = Duration::from_secs(6);
+/// Most that may pass beyond that until the next operator has seen it: less than the time-out, after which it would have begun
+/// anew.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Story {
+    /// Another version of the controller of two pipelines.
+    Upgrade,
+    /// Another image for one of two pipelines.
+    Own,
+    /// Another version, and a pipeline that does not drain in the time that there is.
+    Late,
+}
+
+/// Two pipelines and a controller, in which one story is told after the other.
+struct Place {
+    stage: Stage,
+    changes: Changes,
+    /// Stories told so far.
+    told: usize,
+}
+
+impl Place {
+    async fn new(story: Story, number: usize) -> Self {
+        let stage = Stage::bare(&format!("restart-{story:?}-{number}").to_lowercase()).await;
+        let team = stage.team();
+        // What proves itself first pauses nobody then.
+        let versions = ["1.8.0", "1.8.1"].map(|version| controller(version).not_isolated());
+        stage.scene.define(&versions).await;
+        let operator = Operator::start(Teller::Tasks, &stage.scene, &Faults::default()).await;
+        stage.furnish().await;
+        let ppnd = json!({"drainTimeout": format!("{}s", TIMEOUT.as_secs()), "onDrainTimeout": "Proceed"});
+        if story == Story::Late {
+            team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"strategy": {"ppnd": ppnd}}})).await;
+            team.deployed(ROLLOUT, "1.8.0").await;
+        }
+        let knobs = if story == Story::Late { json!({"pending": "7"}) } else { json!({}) };
+        team.pipeline("a", knobs).await;
+        team.pipeline("b", json!({})).await;
+        team.pipeline_runs("a").await;
+        team.pipeline_runs("b").await;
+        operator.stop().await;
+        let changes = Changes::watch(team, &OF_PIPELINES).await;
+        Self { stage, changes, told: 0 }
+    }
+
+    /// Tells the story with an operator that dies after write number `crash`; returns how many writes the first one made.
+    async fn tell(&mut self, story: Story, teller: Teller, crash: Option<usize>) -> usize {
+        let after = self.changes.all().last().map_or(0, |c| c.at);
+        let faults = Faults::default();
+        if let Some(n) = crash {
+            faults.crash_after(n);
+        }
+        let first = Operator::start(teller, &self.stage.scene, &faults).await;
+        let told = self.told;
+        let mut happens = std::pin::pin!(story.happens(&self.stage, told));
+        let next = tokio::select! {
+            () = faults.crashed() => {
+                first.kill().await;
+                let next = Operator::start(teller, &self.stage.scene, &Faults::default()).await;
+                happens.await;
+                next
+            }
+            () = &mut happens => first,
+        };
+        self.told += 1;
+        self.stage.at_rest().await;
+        self.stage.team().one_child(ROLLOUT).await;
+        next.stop().await;
+        story.holds(&self.changes.all(), after, crash);
+        faults.writes().len()
+    }
+}
+
+impl Story {
+    /// What the user does, and waits for.
+    async fn happens(self, stage: &Stage, told: usize) {
+        let team = stage.team();
+        match self {
+            Self::Upgrade | Self::Late => {
+                let version = if told % 2 == 0 { "1.8.1" } else { "1.8.0" };
+                team.set_version(ROLLOUT, version).await;
+                team.deployed(ROLLOUT, version).await;
+            }
+            Self::Own => {
+                let image = format!("cat:{}", told + 2);
+                team.set_image("a", &image).await;
+                team.pipeline_until("a", &format!("has {image}"), |s| s.phase.as_str() == "Deployed").await;
+                let live = team.live_pipeline("a").await;
+                assert_eq!(live.data["spec"]["vertices"][1]["udf"]["container"]["image"], image);
+            }
+        }
+        team.pipeline_runs("a").await;
+        team.pipeline_runs("b").await;
+    }
+
+    /// Each paused pipeline was paused once, on one clock, and not asked to run before its time.
+    fn holds(self, all: &[Change], after: u64, crash: Option<usize>) {
+        let all: Vec<Change> = all.iter().filter(|c| c.at > after).cloned().collect();
+        let paused: &[&str] = if self == Self::Own { &["a"] } else { &["a", "b"] };
+        for name in ["a", "b"] {
+            let child = format!("{name}-0");
+            let of_it = |c: &Change| c.kind == "Pipeline" && c.name() == child;
+            let mut phases: Vec<bool> = all.iter().filter(|c| of_it(c)).map(wants_pause).collect();
+            phases.dedup();
+            let phases: Vec<bool> = phases.into_iter().skip_while(|paused| !paused).collect();
+            let expected: &[bool] = if paused.contains(&name) { &[true, false] } else { &[] };
+            assert_eq!(phases, expected, "after write {crash:?}, {child} is to be paused");
+            let of_rollout = |c: &Change| c.kind == "PipelineRollout" && c.name() == name;
+            let since = texts(&all, of_rollout, "/status/pause/since");
+            assert_eq!(since.len(), expected.len() / 2, "after write {crash:?}, {name} is paused since {since:?}");
+            if !paused.contains(&name) {
+                continue;
+            }
+            let asked = first(&all, after, "it is to pause", |c| of_it(c) && wants_pause(c)).at;
+            let resumed = first(&all, asked, "it is to run", |c| of_it(c) && !wants_pause(c)).at;
+            let may_run = if self == Self::Own { changed(&all) } else { handed_over(&all, asked) };
+            assert!(may_run < resumed, "after write {crash:?}, {child} runs at {resumed}, and may at {may_run}");
+        }
+        let asks = |c: &Change| c.kind == "NumaflowControllerRollout" && asks(c);
+        let since = texts(&all, asks, "/status/pauseRequest/since");
+        assert_eq!(since.len(), usize::from(self != Self::Own), "after write {crash:?}, asked since {since:?}");
+        let cut = texts(&all, asks, "/status/pauseRequest/cutAt");
+        assert_eq!(cut.len(), usize::from(self == Self::Late), "after write {crash:?}, cut at {cut:?}");
+        if self == Self::Late {
+            let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+            let (since, cut) = (time(&since[0]), time(&cut[0]));
+            let drained = Duration::try_from(cut.duration_since(since)).expect("time goes on");
+            println!("after write {crash:?}: cut after {drained:?}");
+            assert!(drained >= TIMEOUT, "after write {crash:?}, cut after {drained:?}");
+            assert!(drained <= TIMEOUT + SLACK, "after write {crash:?}, cut after {drained:?}: from the beginning");
+        }
+    }
+}
+
+fn wants_pause(c: &Change) -> bool {
+    c.text("/spec/lifecycle/desiredPhase") == "Paused"
+}
+
+fn asks(c: &Change) -> bool {
+    c.object["status"]["pauseRequest"]["active"] == true
+}
+
+/// When the pipeline got its new image.
+fn changed(all: &[Change]) -> u64 {
+    let image = |c: &Change| c.text("/spec/vertices/1/udf/container/image").to_owned();
+    let pipelines: Vec<&Change> = all.iter().filter(|c| c.kind == "Pipeline" && c.name() == "a-0").collect();
+    let last = image(pipelines.last().expect("it is there"));
+    pipelines.iter().find(|c| image(c) == last).map_or(0, |c| c.at)
+}
+
+/// When the controller had changed, another pod led and nobody asked for a pause any more.
+fn handed_over(all: &[Change], asked: u64) -> u64 {
+    let image = |c: &Change| c.text("/spec/template/spec/containers/0/image").to_owned();
+    let deployments: Vec<&Change> = all.iter().filter(|c| c.kind == "Deployment" && c.name() == ROLLOUT).collect();
+    let last = image(deployments.last().expect("it is there"));
+    let deployed = deployments.iter().find(|c| image(c) == last).map_or(0, |c| c.at);
+    let lease = |c: &&Change| c.kind == "Lease" && c.name() == LEASE;
+    let holder = |c: &Change| c.text("/spec/holderIdentity").to_owned();
+    let before = all.iter().filter(lease).rfind(|c| c.at < deployed).map(holder).unwrap_or_default();
+    let leads =
+        first(all, deployed, "another pod leads", |c| lease(&c) && !holder(c).is_empty() && holder(c) != before);
+    let ended = first(all, asked, "nobody asks", |c| c.kind == "NumaflowControllerRollout" && !asks(c));
+    leads.at.max(ended.at)
+}
+
+/// The different texts at a place in objects.
+fn texts(all: &[Change], of: impl Fn(&Change) -> bool, place: &str) -> Vec<String> {
+    let texts: BTreeSet<&str> = all.iter().filter(|c| of(c)).map(|c| c.text(place)).collect();
+    texts.into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect()
+}
+
+/// Tells a story with a death at each of the points that are chosen among its writes.
+async fn walk(story: Story, teller: Teller, choose: impl Fn(usize) -> Vec<usize>) {
+    let began = Instant::now();
+    let mut place = Place::new(story, 0).await;
+    let writes = place.tell(story, Teller::Tasks, None).await;
+    let points = choose(writes);
+    let told = began.elapsed();
+    let places = AT_ONCE.min(points.len());
+    let mut known = Some(place);
+    let shares = (0..places).map(|n| {
+        let (place, points) = (known.take(), points.iter().skip(n).step_by(places).copied().collect::<Vec<_>>());
+        async move {
+            let mut place = match place {
+                Some(place) => place,
+                None => Place::new(story, n).await,
+            };
+            for point in points {
+                place.tell(story, teller, Some(point)).await;
+            }
+        }
+    });
+    stream::iter(shares.collect::<Vec<_>>()).buffer_unordered(places).collect::<Vec<_>>().await;
+    println!(
+        "{story:?}: {writes} writes, {teller:?} died after {points:?}; once told in {:.0} s, all in {:.0} s",
+        told.as_secs_f32(),
+        began.elapsed().as_secs_f32()
+    );
+}
+
+/// So many points, spread over all writes.
+fn spread(points: usize) -> impl Fn(usize) -> Vec<usize> {
+    move |writes| (0..points).map(|n| 1 + n * (writes - 1) / (points - 1)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_with_two_pipelines_survives_a_crash_after_any_write() {
+    walk(Story::Upgrade, Teller::Tasks, |writes| (1..=writes).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_a_pipeline_survives_a_crash_after_any_write() {
+    walk(Story::Own, Teller::Tasks, |writes| (1..=writes).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_takes_too_long_is_cut_at_the_same_time_after_a_crash() {
+    walk(Story::Late, Teller::Tasks, spread(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_killed_while_pipelines_are_paused_leaves_nothing_that_the_next_one_does_not_finish() {
+    walk(Story::Upgrade, Teller::Program, spread(4)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same_time() {
+    let place = Place::new(Story::Late, 9).await;
+    let after = place.changes.all().last().map_or(0, |c| c.at);
+    let mut operator = Operator::start(Teller::Tasks, &place.stage.scene, &Faults::default()).await;
+    let mut happens = std::pin::pin!(Story::Late.happens(&place.stage, 0));
+    let mut deaths = 0;
+    loop {
+        tokio::select! {
+            () = &mut happens => break,
+            () = tokio::time::sleep(Duration::from_millis(1700)), if deaths < 6 => {
+                operator.kill().await;
+                operator = Operator::start(Teller::Tasks, &place.stage.scene, &Faults::default()).await;
+                deaths += 1;
+            }
+        }
+    }
+    println!("{deaths} deaths");
+    assert!(deaths >= 4, "{deaths} deaths");
+    place.stage.at_rest().await;
+    operator.stop().await;
+    Story::Late.holds(&place.changes.all(), after, None);
+}
