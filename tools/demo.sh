@@ -6,10 +6,12 @@
 #        tools/demo.sh --stand-in        only starts the stand-in for Numaflow, in place of the last one
 #
 # A controller is installed and upgraded to a version that proves itself first; then a version that nobody defined is asked
-# for, and one that cannot start; then a good one again. Every line says how many seconds the demo had run when it was printed. Lines about the rollout,
-# its children, the Deployment and its pods come from watches, as things happen.
+# for, and one that cannot start; then a good one again. Then the namespace gets pipelines, which are paused and drained for
+# the next upgrade, and one of them for a change of its own. Every line says how many seconds the demo had run when it was
+# printed. Lines about rollouts, children, the Deployment, its pods and pipelines come from watches, as things happen.
 #
-# Simulated pods run no process, so the leader election of Numaflow's controller is played by tests/stand_in.
+# Simulated pods run no process, so Numaflow's controller is played by tests/stand_in: its leader election, and what it does
+# about pipelines and ISB services.
 #
 # Ends with 1, the reason, the last status and the end of the operator's log when a step does not get where it should.
 set -euo pipefail
@@ -21,12 +23,14 @@ cd "$(dirname "$0")/.."
 run=.run
 log=$run/logs/operator.log
 stand_in_log=$run/logs/stand-in.log
-# Shorter than the real 18, 15 and 2 s, with which an old controller leads for half a minute after its pod is gone.
-timings=(--linger 2s --lease-duration 2s --renew 500ms)
+# Shorter than the real 18, 15 and 2 s, with which an old controller leads for half a minute after its pod is gone; and than
+# the 10 s between two looks at a pipeline that drains.
+timings=(--linger 2s --lease-duration 2s --renew 500ms --tick 1s)
 kubectl=(.tools/bin/kubectl --kubeconfig "$run/kubeconfig")
 namespace=demo
 rollout=numaflow-controller
 selector=app=numaflow-controller # the controller's pods
+kinds=(pipelines vertices interstepbufferservices monovertices) # of Numaflow
 work=$(mktemp -d)
 state=$work/rollout # what the watch of the rollout saw last
 watchers=()
@@ -74,6 +78,8 @@ fail() {
     printf '\n-- last status of the rollout\n'
     "${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --output yaml --request-timeout 5s |
       sed -n '/^status:/,$p' || true
+    printf '\n-- pipelines\n'
+    "${kubectl[@]}" get plr,pipelines --namespace "$namespace" --output wide --request-timeout 5s 2>&1 || true
     printf '\n-- end of %s\n' "$log"
     tail -n 20 "$log"
     printf '\n' && say "FAILED: $1"
@@ -127,8 +133,8 @@ watch() {
 }
 
 narrate_rollout() {
-  local last='' head type name g seen p s promoted result version message
-  while IFS=$f read -r -d "$r" type name g seen p s promoted result version message; do
+  local last='' asked='' head type name g seen p s promoted result version attempt active cut message
+  while IFS=$f read -r -d "$r" type name g seen p s promoted result version attempt active cut message; do
     [ "$name" = "$rollout" ] || continue
     if [ "$type" = DELETED ]; then
       tell rollout gone
@@ -141,6 +147,13 @@ narrate_rollout() {
     printf -v head '%-12s%-10s%-10s' rollout "${p:-new}" "${s:--}"
     [ "$head$message" = "$last" ] || say "$head" "$message"
     last=$head$message
+    case "$active$cut" in
+      "$asked" | '') ;;
+      true) tell request "pipelines are asked to pause, for $attempt" ;;
+      true*) tell request "the time to drain is up: pipelines are asked to pause as they are" ;;
+      false*) [ "${asked#true}" = "$asked" ] || tell request "withdrawn" ;;
+    esac
+    asked=$active$cut
     # Told first, then known: what the demo says next comes after it.
     { printf "%s$f" "$g" "$seen" "$p" "$s" "$promoted" "$result" "$version" >"$state"; } 2>/dev/null || true
   done
@@ -167,6 +180,7 @@ narrate_deployments() {
   local type name g seen image wanted available updated line
   declare -A known=()
   while IFS=$f read -r -d "$r" type name g seen image wanted available updated; do
+    case $name in numaflow-controller*) ;; *) continue ;; esac
     if [ "$type" = DELETED ]; then
       tell deployment "$name gone"
       unset "known[$name]"
@@ -184,6 +198,8 @@ narrate_pods() {
   local type name image ready waiting going now
   declare -A known=()
   while IFS=$f read -r -d "$r" type name image ready waiting going; do
+    # Those of pipelines and of the ISB service are left out.
+    case $name in numaflow-controller*) ;; *) continue ;; esac
     now=${waiting:-starting}
     if [ "$type" = DELETED ]; then
       now=gone
@@ -214,12 +230,69 @@ narrate_leases() {
   done
 }
 
+# now: the time of the demo in tenths of a second
+now() { echo $(((${EPOCHREALTIME/./} - began) / 100000)); }
+
+narrate_pipeline_rollouts() {
+  local type name g seen phase child pause drained why reason line took
+  declare -A known=() since=()
+  while IFS=$f read -r -d "$r" type name g seen phase child pause drained why reason; do
+    if [ "$type" = DELETED ]; then
+      tell pipeline "$name gone"
+      unset "known[$name]"
+      continue
+    fi
+    line=$phase$pause
+    [ "$line" != "${known[$name]-}" ] && [ "${seen:-0}" = "$g" ] || continue
+    took=$(($(now) - ${since[$name]:-$(now)}))
+    took=$((took / 10)).$((took % 10))
+    case $pause in
+      Pausing)
+        since[$name]=$(now)
+        tell pipeline "$child pauses: $reason"
+        ;;
+      Paused) tell pipeline "$child is paused after $took s; drained: $([ "$drained" = true ] && echo yes || echo "no, $why")" ;;
+      Resuming) tell pipeline "$child is to run again" ;;
+      *)
+        case ${known[$name]-} in
+          *Resuming) tell pipeline "$child runs again, $took s after it was asked to pause" ;;
+          *) [ -z "$phase" ] || tell pipeline "${child:-$name} is $phase" ;;
+        esac
+        ;;
+    esac
+    known[$name]=$line
+  done
+}
+
+# What Numaflow (here its stand-in) makes of it.
+narrate_pipelines() {
+  local type name wanted phase image line
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name wanted phase image; do
+    line="Pipeline/$name: told ${wanted:-to run}, says ${phase:-nothing yet}${image:+, image $image}"
+    [ "$type" != DELETED ] || line="Pipeline/$name gone"
+    [ "$line" = "${known[$name]-}" ] || tell numaflow "$line"
+    known[$name]=$line
+  done
+}
+
 # ---- the rollout ----------------------------------------------------------------------------------------------------
 
-set_version() {
+# change PATCH: changes the rollout
+change() {
   generation=$("${kubectl[@]}" patch ncr "$rollout" --namespace "$namespace" --type merge \
-    --patch "{\"spec\":{\"controller\":{\"version\":\"$1\"}}}" --output 'jsonpath={.metadata.generation}' 2>&1) ||
-    fail "the version cannot be set: $generation"
+    --patch "$1" --output 'jsonpath={.metadata.generation}' 2>&1) ||
+    fail "the rollout cannot be changed: $generation"
+}
+
+set_version() { change "{\"spec\":{\"controller\":{\"version\":\"$1\"}}}"; }
+
+# show WHAT KIND NAME FIELD: prints the fields of a part of a status
+show() {
+  local line template="{{range \$k, \$v := .status.$4}}{{if \$v}}{{printf \"%-16s\" \$k}}{{\$v}}{{\"\\n\"}}{{end}}{{end}}"
+  say "$1 (status.$4 of $2/$3):"
+  "${kubectl[@]}" get "$2" "$3" --namespace "$namespace" --output "go-template=$template" |
+    while IFS= read -r line; do say "    ${line:0:16}" "${line:16}"; done || fail "the status cannot be read"
 }
 
 # await SECONDS WORDS PREDICATE…: waits until the rollout is as it should be
@@ -255,6 +328,9 @@ pods() {
   local template='{{range .items}}{{if not .metadata.deletionTimestamp}} {{.metadata.name}}{{end}}{{end}}'
   "${kubectl[@]}" get pods --namespace "$namespace" --selector "$selector" --output "go-template=$template"
 }
+
+# waits until all pipelines run, as they are asked for
+pipelines_run() { quietly "${kubectl[@]}" wait plr --all --for condition=Ready --timeout 30s --namespace "$namespace"; }
 
 # The watches tell what they saw a moment later than it was so; a step is not over before they did.
 settle() { sleep 0.4; }
@@ -309,7 +385,7 @@ end_last_operator() {
 }
 
 start_stand_in() {
-  KUBECONFIG=$PWD/$run/kubeconfig setsid "$stand_in_program" "${timings[@]}" </dev/null >"$stand_in_log" 2>&1 &
+  KUBECONFIG=$PWD/$run/kubeconfig setsid "$stand_in_program" --install-kinds "${timings[@]}" </dev/null >"$stand_in_log" 2>&1 &
   stand_in=$!
   quietly .tools/bin/control-plane record --dir "$run" --name stand-in --pid "$stand_in"
   for _ in {1..50}; do
@@ -317,8 +393,11 @@ start_stand_in() {
     sleep 0.1
   done
   kill -0 "$stand_in" 2>/dev/null || fail "the stand-in for Numaflow ended at once: $(tail -n 1 "$stand_in_log")"
-  local words="a stand-in for the leader election of Numaflow's controller, because simulated pods run no process"
-  say "$words: it takes and renews leases in their names (${timings[*]}); log: $stand_in_log"
+  local crds=("${kinds[@]/#/crd/}") words="a stand-in for Numaflow's controller, because simulated pods run no process"
+  crds=("${crds[@]/%/.numaflow.numaproj.io}")
+  quietly "${kubectl[@]}" wait --for create --timeout 20s "${crds[@]}"
+  quietly "${kubectl[@]}" wait --for condition=Established --timeout 20s "${crds[@]}"
+  say "$words: it elects leaders in their names, and pauses and resumes pipelines (${timings[*]}); log: $stand_in_log"
 }
 
 free_port() {
@@ -372,14 +451,19 @@ have_namespace() {
   [ -n "$phase" ] || quietly "${kubectl[@]}" create namespace "$1"
 }
 
-# What a rollout was in the middle of when a demo was cut off does not matter: deleting it always works.
-remove_last_rollout() {
+# What rollouts were in the middle of when a demo was cut off does not matter: deleting them always works. Pipelines go first,
+# because a controller stays while they need it.
+remove_last_rollouts() {
   local left
-  left=$("${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --ignore-not-found --output name) ||
-    fail "the rollout of the last demo cannot be read"
+  left=$("${kubectl[@]}" get plr,pipelines,isbsvc,ncr --namespace "$namespace" --ignore-not-found --output name) ||
+    fail "the rollouts of the last demo cannot be read"
   [ -n "$left" ] || return 0
-  say "removing the rollout of the last demo, and with it all that it made"
-  quietly "${kubectl[@]}" delete ncr "$rollout" --namespace "$namespace" --timeout 30s
+  say "removing the rollouts of the last demo, and with them all that they made"
+  local all=(--namespace "$namespace" --ignore-not-found --timeout 60s)
+  quietly "${kubectl[@]}" delete plr --all "${all[@]}"
+  quietly "${kubectl[@]}" delete pipelines --all "${all[@]}"
+  quietly "${kubectl[@]}" delete isbsvc --all "${all[@]}"
+  quietly "${kubectl[@]}" delete ncr "$rollout" "${all[@]}"
   quietly "${kubectl[@]}" wait pod --for delete --timeout 30s --namespace "$namespace" --selector "$selector"
 }
 
@@ -429,18 +513,21 @@ say "definitions: 1.8.0, 1.9.0 and 2.0.0-broken, from examples/definitions.yaml"
 start_stand_in
 start_operator
 have_namespace "$namespace"
-remove_last_rollout
+remove_last_rollouts
 watch narrate_rollout numaflowcontrollerrollouts .metadata.name .metadata.generation .status.observedGeneration \
   .status.phase .status.upgrade.stage .status.promoted.version .status.lastAttempt.result .status.lastAttempt.version \
-  .status.message
+  .status.pauseRequest.attempt .status.pauseRequest.active .status.pauseRequest.cutAt .status.message
 watch narrate_children numaflowcontrollers .metadata.name .spec.version \
   '.metadata.labels.numaplane\.numaproj\.io/upgrade-state'
 watch narrate_deployments deployments .metadata.name .metadata.generation .status.observedGeneration \
   '.spec.template.spec.containers[0].image' .spec.replicas .status.availableReplicas .status.updatedReplicas
 watch narrate_pods pods .metadata.name '.spec.containers[0].image' '.status.conditions[?(@.type=="Ready")].status' \
   '.status.containerStatuses[0].state.waiting.reason' .metadata.deletionTimestamp
-
 watch narrate_leases leases .metadata.name .spec.holderIdentity
+watch narrate_pipeline_rollouts pipelinerollouts .metadata.name .metadata.generation .status.observedGeneration \
+  .status.phase .status.child .status.pause.state .status.pause.drained .status.pause.notDrained .status.pause.reason
+watch narrate_pipelines pipelines.numaflow.numaproj.io .metadata.name .spec.lifecycle.desiredPhase .status.phase \
+  '.spec.vertices[?(@.udf)].udf.container.image'
 
 step "Install: a rollout asks for 1.8.0 (examples/rollout.yaml)"
 quietly "${kubectl[@]}" apply --server-side --filename examples/rollout.yaml
@@ -472,21 +559,46 @@ generation_after=$(generation_of_deployment) && pods_after=$(pods) || fail "the 
 after="Deployment at generation $generation_after, pod$pods_after"
 [ "$before" = "$after" ] || fail "a version that cannot start changed what runs: before, $before; now, $after"
 say "what runs was not touched: still $after"
-say "what the status keeps of the attempt (status.lastAttempt):"
-template='{{range $k, $v := .status.lastAttempt}}{{if $v}}{{printf "%-16s" $k}}{{$v}}{{"\n"}}{{end}}{{end}}'
-"${kubectl[@]}" get ncr "$rollout" --namespace "$namespace" --output "go-template=$template" |
-  while IFS= read -r line; do say "    ${line:0:16}" "${line:16}"; done || fail "the status cannot be read"
+show "what is kept of the attempt" ncr "$rollout" lastAttempt
 
 step "A good version again: 1.8.0"
 set_version 1.8.0
 await 60 "1.8.0 is not deployed" deployed 1.8.0
 settle
 
+step "Pipelines: an ISB service and three PipelineRollouts (examples/isbsvc.yaml, pipeline.yaml, pipelines-of-the-demo.yaml)"
+say "what is played here by the stand-in for Numaflow: 'payments' needs 2 s to drain, and 'returns' never does"
+quietly "${kubectl[@]}" apply --server-side --filename examples/isbsvc.yaml
+quietly "${kubectl[@]}" wait isbsvc/default --namespace "$namespace" --for condition=ChildrenResourcesHealthy --timeout 30s
+quietly "${kubectl[@]}" apply --server-side --filename examples/pipeline.yaml --filename examples/pipelines-of-the-demo.yaml
+pipelines_run
+settle
+
+step "Upgrade to 1.9.0 with pause-and-drain: once it has proved itself, pipelines have 6 s to drain, and then it goes on"
+change '{"spec": {"controller": {"version": "1.9.0"}, "strategy": {"type": "pause-and-drain",
+  "ppnd": {"drainTimeout": "6s", "onDrainTimeout": "Proceed"}}}}'
+await 90 "1.9.0 is not deployed" deployed 1.9.0
+pipelines_run
+settle
+show "what is kept of the drain" ncr "$rollout" lastDrain
+
+step "A change of a pipeline itself: 'orders' gets another function, so it drains first; the others run on"
+set_image() {
+  local path=/spec/pipeline/spec/vertices/1/udf/container/image
+  quietly "${kubectl[@]}" patch plr "$1" --namespace "$namespace" --type json \
+    --patch "[{\"op\": \"replace\", \"path\": \"$path\", \"value\": \"$2\"}]"
+}
+set_image orders sample/price:2
+pipelines_run
+settle
+show "what is kept of the pause" plr orders lastPause
+
 step "Done. Everything is left running; 'make down' ends it. Look around:"
 command="KUBECONFIG=$run/kubeconfig .tools/bin/kubectl --namespace $namespace"
 cat <<END
 
-$command get numaplane,controllerrevisions,pods
+$command get numaplane,pipelines,isbsvc,pods
 $command describe ncr $rollout
+$command describe plr returns
 $command get deploy,cm,sa,role,rolebinding -l numaplane.numaproj.io/tracking-id
 END
