@@ -12,6 +12,7 @@ BENCH_ARGS ?=
 
 control_plane := .tools/bin/control-plane
 kubectl := KUBECONFIG=.run/kubeconfig .tools/bin/kubectl
+programs := $(or $(CARGO_TARGET_DIR),target)/debug
 
 # $(call timed,what,command): runs the command and says how long it took.
 define timed
@@ -48,11 +49,12 @@ down: ## end it, and what the demo left running: an operator, and the stand-in f
 	@if [ -x $(control_plane) ]; then $(control_plane) down --dir .run; else echo "nothing runs: the tools were never built"; fi
 
 run: check-cargo up ## run the operator from these sources against it, until Ctrl-C, beside a stand-in for Numaflow
+	@cargo build --bin numaplane --example numaflow-stand-in
 	@$(kubectl) apply --server-side --force-conflicts -f crds/
 	@$(kubectl) create namespace numaplane-system --dry-run=client --output yaml | $(kubectl) apply --server-side -f -
 	@tools/demo.sh --end-operator
-	@tools/demo.sh --stand-in
-	@KUBECONFIG=$(CURDIR)/.run/kubeconfig-operator cargo run -- controller --namespace numaplane-system
+	@STAND_IN=$(programs)/examples/numaflow-stand-in tools/demo.sh --stand-in
+	@KUBECONFIG=$(CURDIR)/.run/kubeconfig-operator $(programs)/numaplane controller --namespace numaplane-system
 
 bench: check-cargo tools ## measure rollouts at scale, with an optimised build
 	@cargo bench --bench rollouts -- $(BENCH_ARGS)
