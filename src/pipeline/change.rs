@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     decide::{PIPELINE, Turn},
     desired::Desired,
-    steer::Want,
+    want::Want,
 };
 use crate::{
     api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy},

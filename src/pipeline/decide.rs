@@ -10,12 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{
-    change::Applying,
-    delete,
-    desired::Desired,
-    report::Report,
-    snapshot::Snapshot,
-    steer::{Steering, Want},
+    change::Applying, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering, want::Want,
 };
 use crate::{
     api::{

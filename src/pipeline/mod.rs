@@ -1,17 +1,20 @@
 //! The pipeline tier: what to do next for one PipelineRollout. Pure.
 
+mod answer;
 mod change;
 pub mod decide;
 mod delete;
 mod desired;
 mod heal;
 mod leaving;
+mod own_change;
 mod report;
 pub mod snapshot;
 mod steer;
 mod template;
 #[cfg(test)]
 mod tests;
+mod want;
 
 pub use decide::decide;
 pub use leaving::{Leaving, leave};

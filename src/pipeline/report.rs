@@ -5,7 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     change::{Applying, Pending},
     decide::Turn,
-    steer::{BY_SPEC, Steering, Want},
+    steer::Steering,
+    want::{BY_SPEC, Want},
 };
 use crate::{
     api::{ConditionType, Conditions, Phase, Strategy, pausing},

@@ -1,4 +1,4 @@
-//! The wanted phase of a pipeline: who asks for a pause, whether it is safe to change it now, and when it is settled. Pure.
+//! Towards the wanted phase of a pipeline: whether it is safe to change it now, and when a change is settled. Pure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,57 +6,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::{
-    change::{Pending, without_pause},
     decide::{PIPELINE, Turn},
-    desired::Desired,
-    snapshot::{Request, Scope},
+    want::{BY_SPEC, GRACE, Want},
 };
 use crate::{
-    api::{
-        ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, ANNOTATION_RESUME, AttemptResult, LastForce, OnDrainTimeout,
-        PauseAnswer, PipelineAttempt, PipelinePause, Wait, answer, pausing,
-    },
+    api::{ANNOTATION_RESUME, PipelinePause, pausing},
     numaflow::{LivePipeline, budget},
     plan::{Event, Step, Version},
     rollout::snapshot::{elapsed, not_before},
-    words::{duration, list},
+    words::list,
 };
 
-/// Time after which a pipeline that failed is not waited for.
-const FAILED: Duration = Duration::from_secs(60);
-/// Time after which a change that the server refused is tried again.
-const BLOCKED: Duration = Duration::from_mins(1);
 /// Time in which nothing is said about what a pause waits for.
 const FRESH: Duration = Duration::from_secs(3);
-/// Seconds that Numaflow takes for a grace period where nobody says one.
-const GRACE: i64 = 30;
-/// How long a pipeline whose time is up may take to say that it is paused, besides what each pipeline may cost.
-const CUT: Duration = Duration::from_secs(15);
-
-/// Whether a pipeline should be paused, and why.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Want {
-    /// Whether it should be paused.
-    pub paused: bool,
-    /// Who asks for it.
-    pub asked_by: Vec<String>,
-    /// Why: a sentence.
-    pub reason: String,
-    /// Whether a change of its own waits for the pause.
-    pub own: bool,
-    /// Why such a change does not wait for one.
-    pub bypass: Option<String>,
-    /// Whether the pipeline had all the time that there was.
-    pub late: bool,
-    /// Why the pipeline is not paused for others.
-    pub excused: Option<String>,
-    /// Whether the time for draining is up.
-    pub cut: bool,
-    /// The grace period that it should have, in seconds; absent where nobody says one.
-    pub grace: Option<i64>,
-    /// What has to be known first.
-    pub ask_first: Option<Step>,
-}
 
 /// How the wanted phase stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,278 +34,6 @@ pub(super) enum Steering {
 }
 
 impl Turn<'_> {
-    /// Requests for a pause that mean a pipeline of this instance on this ISB service.
-    pub(super) fn requests_of<'r>(&'r self, instance: &'r str, isb: &'r str) -> impl Iterator<Item = &'r Request> {
-        self.s.requests.iter().filter(move |request| match &request.scope {
-            Scope::Instance(wanted) => wanted == instance,
-            Scope::Isb(wanted) => wanted == isb,
-        })
-    }
-
-    pub(super) fn allows_data_loss(&self) -> bool {
-        self.annotation(ANNOTATION_ALLOW_DATA_LOSS) == Some("true")
-    }
-
-    /// Who wants the pipeline paused now.
-    pub(super) fn want(&mut self, child: &LivePipeline, pending: &Pending) -> Want {
-        let requests: Vec<Request> = self.requests_of(child.instance(), child.isb()).cloned().collect();
-        let desired = self.desired.clone().ok();
-        let hash = desired.as_ref().map(|d| d.hash.clone()).unwrap_or_default();
-        let needed = pending.needs_pause().is_some();
-        self.bind_force(&requests, needed.then_some(&hash));
-        let mut want = Want { excused: self.excused(child), ..Want::default() };
-        if needed && let Some(desired) = &desired {
-            want.bypass = self.bypass(child, desired, &want);
-            if want.bypass.is_none() {
-                want.bypass = self.cut_short(desired);
-                want.late = want.bypass.is_some();
-            }
-            want.own = want.bypass.is_none() && self.may_attempt(desired);
-            let begun = self.stored.pause.as_ref().is_some_and(|p| p.own_since.is_some());
-            if want.own && !begun && self.s.unknown.is_empty() {
-                want.ask_first = self.ask(child, desired, pending);
-                if self.refusal().is_some() {
-                    (want.own, want.ask_first) = (false, None);
-                }
-            }
-        }
-        // Where the spec cannot be read, what it said last still stands.
-        let by_user = match &desired {
-            Some(desired) => desired.wants_paused(),
-            None => self.stored.pause.as_ref().is_some_and(|p| p.asked_by.iter().any(|by| by == BY_SPEC)),
-        };
-        let counting: Vec<&Request> = requests.iter().filter(|r| self.counts(r, &want)).collect();
-        let mut reasons = Vec::new();
-        if by_user {
-            want.asked_by.push(BY_SPEC.to_owned());
-            reasons.push("its spec asks for it".to_owned());
-        }
-        if want.own {
-            want.asked_by.push(format!("PipelineRollout/{}", self.name()));
-            reasons.push(format!("a change of {}", list(pending.needs_pause().unwrap_or_default(), 3)));
-        }
-        for request in &counting {
-            want.asked_by.push(request.by.clone());
-            reasons.push(format!("{} asks for it", request.by));
-        }
-        want.paused = !want.asked_by.is_empty();
-        want.reason = reasons.join("; ");
-        let own_cut = want.own && self.own_cut();
-        want.cut = own_cut || counting.iter().any(|r| r.cut);
-        want.grace = self.grace(desired.as_ref(), &want, &counting);
-        want
-    }
-
-    /// The grace period for a pause: what the user says, else as long as the longest time-out.
-    fn grace(&self, desired: Option<&Desired>, want: &Want, counting: &[&Request]) -> Option<i64> {
-        let users = match desired {
-            Some(desired) => desired.grace,
-            None => return self.child.and_then(|c| c.grace()).filter(|_| !want.paused),
-        };
-        if !want.paused {
-            return users;
-        }
-        if want.cut {
-            return Some(0);
-        }
-        let own = if want.own { self.own_timeout() } else { None };
-        let longest = counting.iter().filter_map(|r| r.timeout).chain(own).max();
-        let seconds = longest.map(|t| i64::try_from(t.as_secs()).unwrap_or(i64::MAX));
-        users.or(seconds.filter(|s| *s > GRACE))
-    }
-
-    /// Whether a request holds for this pipeline.
-    fn counts(&self, request: &Request, want: &Want) -> bool {
-        let settled = self.next.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED);
-        !self.is_forced(&key_of(request))
-            && request.timeout != Some(Duration::ZERO)
-            && (settled || (want.excused.is_none() && !self.was_excused(request)))
-    }
-
-    fn was_excused(&self, request: &Request) -> bool {
-        self.stored
-            .pause_requests
-            .iter()
-            .any(|a| a.by == request.by && a.attempt == request.attempt && a.answer == answer::EXCUSED)
-    }
-
-    /// Why this pipeline is not paused for anybody: it would never be.
-    fn excused(&mut self, child: &LivePipeline) -> Option<String> {
-        if child.is_misconfigured() {
-            return Some(format!("its spec is not valid: {}", child.message));
-        }
-        if self.is_gone(child) && !child.wants_paused() {
-            return Some("no pod of its controller is available, so nobody can pause it".to_owned());
-        }
-        let isb_changes = self.s.requests.iter().any(|r| r.scope == Scope::Isb(child.isb().to_owned()));
-        if child.phase != "Failed" || isb_changes {
-            return None;
-        }
-        let failed = elapsed(self.next.failed_since.as_ref(), self.now);
-        if failed < FAILED {
-            self.again(FAILED.saturating_sub(failed));
-            return None;
-        }
-        Some(format!("it has been Failed for {}: {}", duration(FAILED), child.message))
-    }
-
-    /// Whether it is certain that no controller acts for a pipeline.
-    pub(super) fn is_gone(&self, child: &LivePipeline) -> bool {
-        self.s.controllers.get(child.instance()).is_some_and(|c| c.gone)
-    }
-
-    // ---- force --------------------------------------------------------------------------------------------------
-
-    fn is_forced(&self, key: &str) -> bool {
-        self.allows_data_loss() || self.next.forced.iter().any(|known| known == key)
-    }
-
-    /// Binds a force annotation that was not honoured yet to what asks for a pause now.
-    fn bind_force(&mut self, requests: &[Request], change: Option<&String>) {
-        let mut keys: Vec<String> = requests.iter().map(key_of).collect();
-        keys.extend(change.map(|hash| key_of_change(hash)));
-        self.next.forced.retain(|known| keys.contains(known));
-        let Some(text) = self.annotation(ANNOTATION_FORCE).map(str::to_owned) else { return };
-        if keys.is_empty() || self.stored.last_force.as_ref().is_some_and(|last| last.text == text) {
-            return;
-        }
-        let ended = format!("the drain for {}", list(&keys, 5));
-        self.next.last_force = Some(LastForce { text, ended, at: Some(Time(self.now)) });
-        self.next.forced = keys;
-    }
-
-    // ---- a change of its own ------------------------------------------------------------------------------------
-
-    fn own_timeout(&self) -> Option<Duration> {
-        let ppnd = self.s.rollout.spec.strategy.as_ref()?.ppnd.as_ref()?;
-        ppnd.drain_timeout.as_ref().map(Wait::get)?.ok()
-    }
-
-    fn on_drain_timeout(&self) -> OnDrainTimeout {
-        let ppnd = self.s.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.as_ref());
-        match ppnd.and_then(|p| p.on_drain_timeout.as_deref()) {
-            Some("Abort") => OnDrainTimeout::Abort,
-            _ => OnDrainTimeout::Proceed,
-        }
-    }
-
-    /// Whether this change is to be attempted now: it was not given up, nor refused a moment ago.
-    fn may_attempt(&mut self, desired: &Desired) -> bool {
-        let Some(last) = self.next.last_attempt.clone().filter(|last| self.is_of_now(last, desired)) else {
-            return true;
-        };
-        if last.result == AttemptResult::Failed.as_str() {
-            return false;
-        }
-        let wait = BLOCKED.saturating_sub(elapsed(last.finished_at.as_ref(), self.now));
-        if !wait.is_zero() {
-            self.again(wait);
-        }
-        wait.is_zero()
-    }
-
-    /// Why a change does not wait for a pause.
-    fn bypass(&mut self, child: &LivePipeline, desired: &Desired, want: &Want) -> Option<String> {
-        if child.observed_generation == 0 && child.phase.is_empty() && !child.wants_paused() {
-            return Some("Numaflow has not begun with it yet".to_owned());
-        }
-        if self.allows_data_loss() {
-            return Some(format!("{ANNOTATION_ALLOW_DATA_LOSS} is set"));
-        }
-        if self.is_forced(&key_of_change(&desired.hash)) {
-            return Some(format!("{ANNOTATION_FORCE} is set"));
-        }
-        let settled = self.stored.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED);
-        if settled {
-            return None;
-        }
-        if self.is_gone(child) {
-            return Some("ControllerUnavailable: no pod of its controller is available".to_owned());
-        }
-        if let Some(why) = &want.excused {
-            return Some(why.clone());
-        }
-        if self.own_timeout() == Some(Duration::ZERO) {
-            return Some("spec.strategy.ppnd.drainTimeout is 0s".to_owned());
-        }
-        None
-    }
-
-    /// What becomes of a change whose time is up: given up, or applied once the pipeline had a last chance to pause.
-    fn cut_short(&mut self, desired: &Desired) -> Option<String> {
-        let (now, timeout) = (self.now, self.own_timeout()?);
-        if self.stored.pause.as_ref()?.state == pausing::PAUSED {
-            return None;
-        }
-        let since = self.stored.pause.as_ref()?.own_since.clone()?;
-        let left = timeout.saturating_sub(elapsed(Some(&since), now));
-        if !left.is_zero() {
-            self.again(left);
-            return None;
-        }
-        if self.on_drain_timeout() == OnDrainTimeout::Abort {
-            if self.given_up(desired).is_none() {
-                let words = format!(
-                    "the change was given up, because the pipeline was not paused within {}; change the spec, or the \
-                     annotation numaplane.numaproj.io/retry, to try again",
-                    duration(timeout)
-                );
-                self.events.push(Event { warning: true, reason: "ChangeAborted", note: words.clone() });
-                self.next.last_attempt = Some(PipelineAttempt {
-                    generation: self.next.observed_generation,
-                    hash: desired.hash.clone(),
-                    retry: self.retry(),
-                    result: AttemptResult::Failed.as_str().to_owned(),
-                    reason: "DrainTimeout".to_owned(),
-                    message: words,
-                    finished_at: Some(Time(now)),
-                });
-            }
-            return None;
-        }
-        let pipelines = self.s.pipelines;
-        let cut_at = self.next.pause.as_mut()?.cut_at.get_or_insert_with(|| not_before(now)).clone();
-        let most = CUT + Duration::from_secs(20).saturating_mul(u32::try_from(pipelines).unwrap_or(u32::MAX));
-        let left = most.saturating_sub(elapsed(Some(&cut_at), now));
-        if !left.is_zero() {
-            self.again(left);
-            return None;
-        }
-        Some(format!("it did not pause within {} and {} more", duration(timeout), duration(most)))
-    }
-
-    fn own_cut(&self) -> bool {
-        self.next.pause.as_ref().is_some_and(|p| p.cut_at.is_some())
-    }
-
-    /// Writes down that a change is applied without a pause.
-    pub(super) fn record_without_pause(&mut self, desired: &Desired, paths: &[String], why: &str) {
-        let (now, words) = (Some(Time(self.now)), format!("applied without a pause: {why}"));
-        let reason = without_pause(desired);
-        if self.stored.last_pause.as_ref().is_some_and(|last| last.reason == reason)
-            || self.stored.pause.as_ref().is_some_and(|pause| pause.not_drained == words)
-        {
-            return;
-        }
-        let note = format!("a change of {} is {words}", list(paths, 3));
-        self.events.push(Event { warning: true, reason: "NotDrained", note });
-        if let Some(pause) = self.next.pause.as_mut() {
-            (pause.drained, pause.not_drained) = (Some(false), words);
-            return;
-        }
-        self.next.last_pause = Some(PipelinePause {
-            reason,
-            asked_by: vec![format!("PipelineRollout/{}", self.name())],
-            since: now.clone(),
-            drained: Some(false),
-            not_drained: words,
-            ended_at: now,
-            ..PipelinePause::default()
-        });
-    }
-
-    // ---- towards the wanted phase -------------------------------------------------------------------------------
-
     /// Brings the wanted phase to what it should be, as far as that is safe, and keeps record of the pause.
     pub(super) fn steer(&mut self, child: &LivePipeline, want: &Want) -> Steering {
         match (want.paused, child.wants_paused()) {
@@ -640,45 +330,7 @@ impl Turn<'_> {
         let wait = if waited < Duration::from_secs(60) { Duration::from_millis(250) } else { Duration::from_secs(2) };
         self.again(wait);
     }
-
-    // ---- answers ------------------------------------------------------------------------------------------------
-
-    /// Says to everyone who asks for a pause how it stands.
-    pub(super) fn answer(&mut self, child: &LivePipeline, want: &Want) {
-        let pause = self.next.pause.clone().filter(|p| p.state == pausing::PAUSED);
-        let requests: Vec<Request> = self.requests_of(child.instance(), child.isb()).cloned().collect();
-        let of = |request: &Request| {
-            let said = PauseAnswer { by: request.by.clone(), attempt: request.attempt.clone(), ..Default::default() };
-            let say = |answer: &str, why: String| PauseAnswer { answer: answer.to_owned(), why, ..said.clone() };
-            let before = self.stored.pause_requests.iter().find(|a| a.by == said.by && a.attempt == said.attempt);
-            if self.allows_data_loss() {
-                return say(answer::FORCED, format!("{ANNOTATION_ALLOW_DATA_LOSS} is set"));
-            }
-            if self.is_forced(&key_of(request)) {
-                return say(answer::FORCED, format!("{ANNOTATION_FORCE} is set"));
-            }
-            if let Some(pause) = &pause {
-                let drained = pause.drained;
-                return PauseAnswer { drained, ..say(answer::PAUSED, pause.not_drained.clone()) };
-            }
-            if let Some(before) = before.filter(|a| a.answer == answer::EXCUSED) {
-                return before.clone();
-            }
-            if let Some(why) = &want.excused {
-                return say(answer::EXCUSED, why.clone());
-            }
-            if request.timeout == Some(Duration::ZERO) {
-                return say(answer::EXCUSED, "its time for draining is 0s".to_owned());
-            }
-            let trouble = if child.phase == "Failed" { child.message.clone() } else { String::new() };
-            say(answer::PAUSING, trouble)
-        };
-        self.next.pause_requests = requests.iter().map(of).collect();
-    }
 }
-
-/// Who asks for a pause that the user's spec asks for.
-pub(super) const BY_SPEC: &str = "spec";
 
 /// Whether a pipeline has another grace period than it should; where nobody says one, a server that fills in Numaflow's own is
 /// as good.
@@ -688,16 +340,6 @@ fn has_other_grace(child: &LivePipeline, wanted: Option<i64>) -> bool {
 
 fn grace_patch(grace: Option<i64>) -> Value {
     json!({"spec": {"lifecycle": {"pauseGracePeriodSeconds": grace}}})
-}
-
-/// What a request is remembered by.
-fn key_of(request: &Request) -> String {
-    format!("{} {}", request.by, request.attempt)
-}
-
-/// What a change is remembered by.
-fn key_of_change(hash: &str) -> String {
-    format!("change {hash}")
 }
 
 fn phase_of(child: &LivePipeline) -> String {
