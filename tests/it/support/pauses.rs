@@ -442,6 +442,11 @@ mod tests {
         let wedged =
             [&begin[..], &["2/2 Paused Paused pts a", "3/3 Running Running pts a", "4/3 Paused Running pts a"]];
         assert_eq!(count(&wedged.concat()), 1);
+        // Out of a wedge there is no other way, and a cure excuses nothing else.
+        let cured = |texts: &[&str]| broken("p", &texts.iter().map(|text| state(text)).collect::<Vec<_>>(), true).len();
+        assert_eq!(cured(&wedged.concat()), 0);
+        assert_eq!(cured(&then("2/2 Paused Paused - a")), 0);
+        assert_eq!(cured(&then("2/1 Paused Running pts a")), 1);
     }
 
     #[test]
