@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(manager: &str, operation: &str, fields: Value) -> ManagedFieldsEntry {
+    fn entry(manager: &str, operation: &str, fields: &Value) -> ManagedFieldsEntry {
         serde_json::from_value(json!({
             "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields},
         }))
@@ -127,9 +127,9 @@ mod tests {
     fn what_somebody_else_changed_is_not_ours_any_more_and_what_they_added_is_known_by_its_path() {
         let spec = json!({"vertices": [{"name": "in"}], "watermark": {"disabled": true, "maxDelay": "1s"}, "limits": {"bufferMaxLength": 1}});
         let managed = [
-            entry("numaplane-dataplane", "Apply", json!({"f:vertices": {}, "f:watermark": {"f:maxDelay": {}}})),
-            entry("kubectl-edit", "Update", json!({"f:watermark": {"f:disabled": {}}})),
-            entry("numaflow", "Update", json!({"f:limits": {"f:bufferMaxLength": {}}})),
+            entry("numaplane-dataplane", "Apply", &json!({"f:vertices": {}, "f:watermark": {"f:maxDelay": {}}})),
+            entry("kubectl-edit", "Update", &json!({"f:watermark": {"f:disabled": {}}})),
+            entry("numaflow", "Update", &json!({"f:limits": {"f:bufferMaxLength": {}}})),
         ];
         let seen = Ownership::read(&managed, &spec);
         assert_eq!(seen.ours, Some(json!({"vertices": [{"name": "in"}], "watermark": {"maxDelay": "1s"}})));

@@ -120,15 +120,8 @@ impl Turn<'_> {
                 }
             }
         }
-        let (body, expect) = (self.body(child, &desired), Some(child.version.clone()));
+        let (body, expect) = (body(child, &desired), Some(child.version.clone()));
         Applying::Now(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect }])
-    }
-
-    /// The pipeline as it is asked for, with the wanted phase and grace period that it has now: these are steered.
-    pub(super) fn body(&self, child: &LivePipeline, desired: &Desired) -> Arc<Value> {
-        let lifecycle = &child.spec["lifecycle"];
-        let (phase, grace) = (lifecycle.get("desiredPhase"), lifecycle.get("pauseGracePeriodSeconds"));
-        Arc::new(desired.body(&child.version.name, phase, grace))
     }
 
     /// Asks the server about a change before anything is paused for it.
@@ -139,7 +132,7 @@ impl Turn<'_> {
         }
         // Its resourceVersion would only make it fail when Numaflow is busy with it.
         let expect = Version { resource_version: String::new(), ..child.version.clone() };
-        Some(Step::CheckNumaflow { kind: PIPELINE, body: self.body(child, desired), expect })
+        Some(Step::CheckNumaflow { kind: PIPELINE, body: body(child, desired), expect })
     }
 
     /// Why this very change is not attempted now.
@@ -176,6 +169,13 @@ impl Turn<'_> {
 
 fn paths(fields: &[Field]) -> Vec<String> {
     fields.iter().map(|field| field.path.clone()).collect()
+}
+
+/// The pipeline as it is asked for, with the wanted phase and grace period that it has now: these are steered.
+fn body(child: &LivePipeline, desired: &Desired) -> Arc<Value> {
+    let lifecycle = &child.spec["lifecycle"];
+    let (phase, grace) = (lifecycle.get("desiredPhase"), lifecycle.get("pauseGracePeriodSeconds"));
+    Arc::new(desired.body(&child.version.name, phase, grace))
 }
 
 /// Reason of the record of a change that was applied without a pause.

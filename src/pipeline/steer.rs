@@ -327,7 +327,7 @@ impl Turn<'_> {
     /// Pods and vertices are not watched.
     fn look_again(&mut self, pause: &PipelinePause) {
         let waited = elapsed(pause.since.as_ref(), self.now);
-        let wait = if waited < Duration::from_secs(60) { Duration::from_millis(250) } else { Duration::from_secs(2) };
+        let wait = if waited < Duration::from_mins(1) { Duration::from_millis(250) } else { Duration::from_secs(2) };
         self.again(wait);
     }
 }

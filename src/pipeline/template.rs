@@ -32,16 +32,14 @@ impl Names<'_> {
             let (before, action) = rest.split_at(at);
             out.push_str(before);
             let end = action.find("}}");
-            match end.and_then(|end| Some((self.value(action[2..end].trim())?, end))) {
-                Some((value, end)) => {
-                    out.push_str(value);
-                    rest = &action[end + 2..];
-                }
-                None => {
-                    // One brace at a time: a name may begin within what this pair opened.
-                    out.push('{');
-                    rest = &action[1..];
-                }
+            let known = end.and_then(|end| Some((self.value(action[2..end].trim())?, end)));
+            if let Some((value, end)) = known {
+                out.push_str(value);
+                rest = &action[end + 2..];
+            } else {
+                // One brace at a time: a name may begin within what this pair opened.
+                out.push('{');
+                rest = &action[1..];
             }
         }
         out.push_str(rest);

@@ -19,11 +19,12 @@ use crate::{
 };
 
 /// Time after which a pipeline that failed is not waited for.
-const FAILED: Duration = Duration::from_secs(60);
+const FAILED: Duration = Duration::from_mins(1);
 /// Seconds that Numaflow takes for a grace period where nobody says one.
 pub(super) const GRACE: i64 = 30;
 
 /// Whether a pipeline should be paused, and why.
+#[allow(clippy::struct_excessive_bools)] // independent of each other
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Want {
     /// Whether it should be paused.

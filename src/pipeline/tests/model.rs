@@ -148,7 +148,7 @@ impl Model {
         self.edit(|spec| spec["vertices"][1]["udf"]["container"]["image"] = json!(image));
     }
 
-    pub fn ppnd(&mut self, ppnd: Value) {
+    pub fn ppnd(&mut self, ppnd: &Value) {
         let strategy = json!({"ppnd": ppnd});
         self.rollout.spec.strategy = Some(serde_json::from_value(strategy).unwrap());
     }
@@ -468,8 +468,8 @@ impl Model {
     }
 
     /// Times in status for stories that begin in the middle.
-    pub fn stamp(&self) -> Option<Time> {
-        Some(Time(self.now))
+    pub fn stamp(&self) -> Time {
+        Time(self.now)
     }
 }
 

@@ -82,7 +82,7 @@ fn what_was_not_drained_is_on_record_when_the_grace_period_ends() {
 #[test]
 fn a_drain_timeout_raises_the_grace_period_and_cuts_it_when_the_time_is_up() {
     let mut m = Model::running();
-    m.ppnd(json!({"drainTimeout": "60s"}));
+    m.ppnd(&json!({"drainTimeout": "60s"}));
     m.numaflow.pending = true;
     m.image("cat:2");
     m.settle();
@@ -102,7 +102,7 @@ fn a_users_own_grace_period_is_not_touched_until_the_time_is_up_and_comes_back()
     let mut m = Model::new();
     m.edit(|spec| spec["lifecycle"] = json!({"pauseGracePeriodSeconds": 3600}));
     m.settle();
-    m.ppnd(json!({"drainTimeout": "60s"}));
+    m.ppnd(&json!({"drainTimeout": "60s"}));
     m.numaflow.pending = true;
     m.image("cat:2");
     m.settle();
@@ -117,7 +117,7 @@ fn a_users_own_grace_period_is_not_touched_until_the_time_is_up_and_comes_back()
 #[test]
 fn with_abort_the_change_is_given_up_and_the_pipeline_runs_on() {
     let mut m = Model::running();
-    m.ppnd(json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
+    m.ppnd(&json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
     m.numaflow.pending = true;
     m.image("cat:2");
     m.settle();
@@ -139,7 +139,7 @@ fn with_abort_the_change_is_given_up_and_the_pipeline_runs_on() {
 #[test]
 fn a_change_that_was_given_up_is_tried_again_when_its_user_comes_back_to_it() {
     let mut m = Model::running();
-    m.ppnd(json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
+    m.ppnd(&json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
     m.numaflow.pending = true;
     m.image("cat:2");
     m.settle();
@@ -214,7 +214,7 @@ fn whoever_allows_data_loss_never_waits() {
 #[test]
 fn a_drain_timeout_of_nothing_means_no_pause_and_is_on_record() {
     let mut m = Model::running();
-    m.ppnd(json!({"drainTimeout": "0s"}));
+    m.ppnd(&json!({"drainTimeout": "0s"}));
     m.numaflow.pending = true;
     m.image("cat:2");
     m.settle();
@@ -411,7 +411,7 @@ fn direct_edits_are_healed_without_a_pause_and_defaults_of_the_server_stay() {
 fn a_deleted_rollout_waits_for_its_pipeline_and_a_finalizer_of_others_stays() {
     let mut m = Model::running();
     m.rollout.metadata.finalizers.as_mut().unwrap().push("others/keep".into());
-    m.rollout.metadata.deletion_timestamp = m.stamp();
+    m.rollout.metadata.deletion_timestamp = Some(m.stamp());
     m.numaflow.alive = false;
     m.turn();
     assert!(m.live().deleting);
@@ -445,7 +445,7 @@ fn nothing_is_paused_or_resumed_while_it_is_not_known_who_asks() {
 fn a_restart_at_any_step_of_a_drain_keeps_the_clock_and_changes_nothing_about_its_end() {
     for steps in 0..14 {
         let mut m = Model::running();
-        m.ppnd(json!({"drainTimeout": "60s"}));
+        m.ppnd(&json!({"drainTimeout": "60s"}));
         m.numaflow.pending = true;
         m.image("cat:2");
         for _ in 0..steps {

@@ -142,11 +142,11 @@ fn one_that_carries_an_old_time_stamp_is_resumed_properly_before_it_is_paused() 
 fn an_invalid_pipeline_is_excused_takes_its_new_spec_directly_and_keeps_nothing_of_a_pause() {
     let mut m = Model::running();
     m.edit(|spec| spec["edges"][1]["to"] = json!("nowhere"));
-    m.ppnd(json!({"drainTimeout": "0s"}));
+    m.ppnd(&json!({"drainTimeout": "0s"}));
     m.settle();
     assert_eq!(m.phase(), "Failed");
     assert_eq!(m.condition("ChildResourcesHealthy"), ("False".into(), "PipelineFailed".into()));
-    m.ppnd(json!({}));
+    m.ppnd(&json!({}));
     m.request(None);
     m.settle();
     assert_eq!(m.answer().0, "Excused");
@@ -264,7 +264,7 @@ fn a_pause_that_takes_longer_than_it_can_is_said_to_have_no_controller_that_resp
 #[test]
 fn a_pipeline_that_never_pauses_holds_a_change_no_longer_than_its_time() {
     let mut m = Model::running();
-    m.ppnd(json!({"drainTimeout": "60s"}));
+    m.ppnd(&json!({"drainTimeout": "60s"}));
     m.numaflow.never_pauses = true;
     m.image("cat:2");
     m.settle();
