@@ -251,7 +251,10 @@ narrate_pipeline_rollouts() {
         since[$name]=$(now)
         tell pipeline "$child pauses: $reason"
         ;;
-      Paused) tell pipeline "$child is paused after $took s; drained: $([ "$drained" = true ] && echo yes || echo "no, $why")" ;;
+      Paused)
+        [ "$drained" = true ] && why=yes || why="no, $why"
+        tell pipeline "$child is paused after $took s; drained: $why"
+        ;;
       Resuming) tell pipeline "$child is to run again" ;;
       *)
         case ${known[$name]-} in
@@ -264,14 +267,14 @@ narrate_pipeline_rollouts() {
   done
 }
 
-# What Numaflow (here its stand-in) makes of it.
+# What Numaflow makes of it: here, its stand-in.
 narrate_pipelines() {
   local type name wanted phase image line
   declare -A known=()
   while IFS=$f read -r -d "$r" type name wanted phase image; do
     line="Pipeline/$name: told ${wanted:-to run}, says ${phase:-nothing yet}${image:+, image $image}"
     [ "$type" != DELETED ] || line="Pipeline/$name gone"
-    [ "$line" = "${known[$name]-}" ] || tell numaflow "$line"
+    [ "$line" = "${known[$name]-}" ] || tell stand-in "$line"
     known[$name]=$line
   done
 }
@@ -385,7 +388,8 @@ end_last_operator() {
 }
 
 start_stand_in() {
-  KUBECONFIG=$PWD/$run/kubeconfig setsid "$stand_in_program" --install-kinds "${timings[@]}" </dev/null >"$stand_in_log" 2>&1 &
+  KUBECONFIG=$PWD/$run/kubeconfig setsid "$stand_in_program" --install-kinds "${timings[@]}" \
+    </dev/null >"$stand_in_log" 2>&1 &
   stand_in=$!
   quietly .tools/bin/control-plane record --dir "$run" --name stand-in --pid "$stand_in"
   for _ in {1..50}; do
@@ -451,8 +455,8 @@ have_namespace() {
   [ -n "$phase" ] || quietly "${kubectl[@]}" create namespace "$1"
 }
 
-# What rollouts were in the middle of when a demo was cut off does not matter: deleting them always works. Pipelines go first,
-# because a controller stays while they need it.
+# What rollouts were in the middle of when a demo was cut off does not matter: deleting them always works. Pipelines go
+# first, because a controller stays while they need it.
 remove_last_rollouts() {
   local left
   left=$("${kubectl[@]}" get plr,pipelines,isbsvc,ncr --namespace "$namespace" --ignore-not-found --output name) ||
@@ -567,7 +571,7 @@ await 60 "1.8.0 is not deployed" deployed 1.8.0
 settle
 
 step "Pipelines: an ISB service and three PipelineRollouts (examples/isbsvc.yaml, pipeline.yaml, pipelines-of-the-demo.yaml)"
-say "what is played here by the stand-in for Numaflow: 'payments' needs 2 s to drain, and 'returns' never does"
+say "no message flows here: the stand-in for Numaflow has 'payments' take 2 s to drain, and 'returns' never drain"
 quietly "${kubectl[@]}" apply --server-side --filename examples/isbsvc.yaml
 quietly "${kubectl[@]}" wait isbsvc/default --namespace "$namespace" --for condition=ChildrenResourcesHealthy --timeout 30s
 quietly "${kubectl[@]}" apply --server-side --filename examples/pipeline.yaml --filename examples/pipelines-of-the-demo.yaml
