@@ -159,7 +159,7 @@ pub struct PipelineRolloutStatus {
     /// Highest number given to a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_count: Option<i32>,
-    /// What kind of change is under way: empty, `DirectApply` or `PipelinePauseAndDrain`.
+    /// What kind of change is under way: empty, or `PipelinePauseAndDrain` while the pipeline is paused for one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub upgrade_in_progress: String,
     /// The pause that is going on; absent while the pipeline runs.

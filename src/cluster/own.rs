@@ -29,6 +29,7 @@ use crate::{
     definitions::Definition,
     plan::{About, Pin, Refusal, Version},
     store::Seen,
+    words::list,
     world::Decoded,
 };
 
@@ -69,8 +70,11 @@ impl Cluster {
         };
         let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
         let answer = self.patch_status::<NumaflowControllerRollout>(subject.namespace(), subject.name(), &patch).await;
-        self.keep_rollout(own(&format!("NumaflowControllerRollout/{}", subject.name()), answer)?);
-        Ok(())
+        let what = format!("NumaflowControllerRollout/{}", subject.name());
+        let answer = own(&what, answer)?;
+        let kept = as_sent(&what, status, answer.status.as_ref());
+        self.keep_rollout(answer);
+        kept
     }
 
     pub(super) async fn write_pipeline_status(
@@ -83,8 +87,11 @@ impl Cluster {
         };
         let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
         let answer = self.patch_status::<PipelineRollout>(subject.namespace(), subject.name(), &patch).await;
-        self.keep_pipeline_rollout(own(&format!("PipelineRollout/{}", subject.name()), answer)?);
-        Ok(())
+        let what = format!("PipelineRollout/{}", subject.name());
+        let answer = own(&what, answer)?;
+        let kept = as_sent(&what, status, answer.status.as_ref());
+        self.keep_pipeline_rollout(answer);
+        kept
     }
 
     pub(super) async fn create_child(
@@ -150,8 +157,11 @@ impl Cluster {
     ) -> Result<(), Failure> {
         let patch = status_patch(&child.resource_version, status)?;
         let answer = self.patch_status::<NumaflowController>(namespace, &child.name, &patch).await;
-        self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
-        Ok(())
+        let what = format!("NumaflowController/{}", child.name);
+        let answer = own(&what, answer)?;
+        let kept = as_sent(&what, status, answer.status.as_ref());
+        self.keep_controller(answer);
+        kept
     }
 
     async fn patch_status<K>(&self, namespace: &str, name: &str, patch: &Patch<()>) -> Result<K, kube::Error>
@@ -283,6 +293,32 @@ fn clean_up(kind: &str, name: &str, answer: Result<(), kube::Error>) -> Result<(
     answer.map_err(|error| failure(&error, About::CleanUp(name.to_owned()), &format!("{kind}/{name}")))
 }
 
+/// Whether the server stored a status as it was sent. One whose CustomResourceDefinition is older drops what it does not know;
+/// written again and again it would never be there.
+fn as_sent<T: Serialize>(what: &str, sent: &T, stored: Option<&T>) -> Result<(), Failure> {
+    let value = |status: Option<&T>| status.and_then(|s| serde_json::to_value(s).ok()).unwrap_or_default();
+    let (sent, stored) = (value(Some(sent)), value(stored));
+    let lost: Vec<String> = sent
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, value)| stored.get(key.as_str()) != Some(value))
+        .map(|(key, _)| format!("status.{key}"))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Refused(Box::new(Refusal {
+        about: About::Own,
+        reason: "StatusNotStored".to_owned(),
+        message: format!(
+            "{what}: the server does not store {} as it is; its CustomResourceDefinition is older than this operator, \
+             apply the one that belongs to it",
+            list(&lost, 5)
+        ),
+    })))
+}
+
 /// A mistake in this room.
 pub(super) fn mistake(words: &str) -> Failure {
     Failure::Silent(Box::new(Refusal { about: About::Own, reason: "Mistake".to_owned(), message: words.to_owned() }))
@@ -369,5 +405,16 @@ mod tests {
         let patch = finalizers_patch(&metadata(&["theirs"]), &wanted);
         assert_eq!(patch[0]["value"], "7");
         assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/finalizers", "value": wanted}));
+    }
+
+    #[test]
+    fn a_status_that_the_server_does_not_store_whole_is_told_and_not_written_again_at_once() {
+        let sent = NumaflowControllerStatus { message: "m".into(), ..Default::default() };
+        assert_eq!(as_sent("NumaflowController/a", &sent, Some(&sent)), Ok(()));
+        let stored = NumaflowControllerStatus::default();
+        let Err(Failure::Refused(refusal)) = as_sent("NumaflowController/a", &sent, Some(&stored)) else {
+            panic!("it is refused")
+        };
+        assert!(refusal.message.contains("status.message") && refusal.message.contains("older"), "{}", refusal.message);
     }
 }

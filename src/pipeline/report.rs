@@ -164,9 +164,7 @@ impl Turn<'_> {
             let how = if matches!(pending, Pending::Recreate(_)) { "is made anew" } else { "is changed" };
             let mut words = format!("; then it {how} ({})", list(paths, 3));
             if self.s.strategy == Strategy::Progressive {
-                words.push_str(
-                    "; strategy progressive is not there for pipelines yet, so such a change pauses and drains",
-                );
+                words.push_str("; in this release such a change pauses and drains under strategy progressive too");
             }
             words
         });

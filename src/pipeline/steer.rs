@@ -148,7 +148,8 @@ impl Turn<'_> {
 
     /// Writes down that the pause is settled, and whether everything was processed.
     fn settle(&mut self, child: &LivePipeline, want: &Want, pause: &mut PipelinePause, lost: &[String]) {
-        let now = Time(self.now);
+        // As the beginning, in whole seconds.
+        let now = not_before(self.now);
         pausing::PAUSED.clone_into(&mut pause.state);
         pause.settled_at = Some(now.clone());
         pause.drained = Some(child.drained);

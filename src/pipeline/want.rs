@@ -71,7 +71,8 @@ impl Turn<'_> {
         let desired = self.desired.clone().ok();
         let hash = desired.as_ref().map(|d| d.hash.clone()).unwrap_or_default();
         let needed = pending.needs_pause().is_some();
-        self.bind_force(&requests, needed.then_some(&hash));
+        let attempted = needed && desired.as_ref().is_some_and(|d| self.given_up(d).is_none());
+        self.bind_force(&requests, attempted.then_some(&hash));
         let mut want = Want { excused: self.excused(child), ..Want::default() };
         if needed && let Some(desired) = &desired {
             want.bypass = self.bypass(child, desired, &want);

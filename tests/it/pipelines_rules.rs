@@ -33,7 +33,7 @@ async fn where_progressive_is_asked_for_pipelines_are_drained_and_it_is_said() {
     team.pipeline("my", json!({"drains-after": "3s"})).await;
     team.pipeline_runs("my").await;
     team.set_image("my", "cat:2").await;
-    let status = team.pipeline_says("my", &["progressive is not there for pipelines yet", "pauses and drains"]).await;
+    let status = team.pipeline_says("my", &["pauses and drains under strategy progressive too"]).await;
     println!("{}", status.message);
     assert_eq!(status.upgrade_in_progress, "PipelinePauseAndDrain");
     assert_eq!(image(&team.pipeline_runs("my").await), "cat:2");
