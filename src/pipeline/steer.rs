@@ -186,7 +186,7 @@ impl Turn<'_> {
     fn running(&mut self, child: &LivePipeline, want: &Want) -> Steering {
         let Some(pause) = self.next.pause.clone() else { return self.at_rest(child, want) };
         self.resuming(want);
-        if child.is_observed() && child.phase == "Failed" {
+        if child.is_observed() && child.phase == "Failed" && !want.late {
             // What it waits for now is no pause of ours.
             self.ended(pause);
             return Steering::Settled;
@@ -227,6 +227,10 @@ impl Turn<'_> {
             .collect();
         if !steps.is_empty() && self.s.learned.steering_refusal().is_none() {
             return Steering::Steps(steps);
+        }
+        if want.late {
+            // The record says since when the change has waited: without it, it would wait for another pause.
+            return Steering::Settled;
         }
         // Done once: whoever scales it to nothing afterwards means it.
         self.ended(pause);

@@ -55,7 +55,7 @@ pub struct Model {
     /// Texts of events.
     pub events: Vec<String>,
     created: i64,
-    learned: Learned,
+    pub learned: Learned,
     /// Applied by us: what is ours in the spec.
     ours: Option<Value>,
     pub foreign: Vec<Vec<String>>,
@@ -264,7 +264,7 @@ impl Model {
     }
 
     /// Whether it was carried out.
-    fn carry_out(&mut self, step: &Step) -> bool {
+    pub fn carry_out(&mut self, step: &Step) -> bool {
         match step {
             Step::SetFinalizers(all) => self.rollout.metadata.finalizers = Some(all.clone()),
             Step::WritePipelineStatus { status, events } => {

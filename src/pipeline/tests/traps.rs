@@ -4,7 +4,12 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::model::Model;
-use crate::{api::ANNOTATION_PAUSE_TIMESTAMP, numaflow::VertexPod};
+use crate::{
+    api::ANNOTATION_PAUSE_TIMESTAMP,
+    numaflow::VertexPod,
+    pipeline::decide,
+    plan::{Learned, Step},
+};
 
 #[test]
 fn paused_is_not_believed_before_the_vertices_are_told_and_their_pods_are_gone() {
@@ -276,6 +281,36 @@ fn a_pipeline_that_never_pauses_holds_a_change_no_longer_than_its_time() {
     assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
     assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
     assert!(m.status().last_pause.unwrap().not_drained.contains("did not pause"));
+}
+
+#[test]
+fn a_change_whose_time_is_up_goes_in_even_if_the_pipeline_runs_again_before_it_does() {
+    for fails in [None, Some("no image".to_owned())] {
+        let mut m = Model::running();
+        m.ppnd(json!({"drainTimeout": "60s"}));
+        m.numaflow.never_pauses = true;
+        m.image("cat:2");
+        m.settle();
+        m.pass_time(62);
+        m.settle();
+        m.pass_time(15 + 20 + 2);
+        m.writes.clear();
+        m.numaflow.fails = fails;
+        // Numaflow is done with each write before there is another one.
+        for _ in 0..30 {
+            m.learned = Learned::default();
+            while let Some(step) = decide(&m.snapshot(), m.now).steps.first().cloned() {
+                m.carry_out(&step);
+                if !matches!(step, Step::LookAtPipeline { .. } | Step::CheckNumaflow { .. }) {
+                    break;
+                }
+            }
+            m.numaflow();
+        }
+        assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2", "{:?}", m.writes);
+        assert!(!m.wants_paused() && m.status().pause.is_none(), "{:?}", m.status());
+        assert!(!m.writes.iter().any(|w| w.contains("\"Paused\"")), "{:?}", m.writes);
+    }
 }
 
 #[test]
