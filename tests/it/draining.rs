@@ -122,7 +122,7 @@ async fn a09_without_a_timeout_an_upgrade_waits_and_says_for_what_until_it_is_fo
     let began = std::time::Instant::now();
     team.controller_until("goes on", |r| stage_of(r, "1.8.1") != "Drain").await;
     println!("the drain ended {:?} after it was forced", began.elapsed());
-    between(Duration::ZERO, began.elapsed(), Duration::from_secs(5));
+    between(Duration::ZERO, began.elapsed(), Duration::from_secs(10));
     let drain = team.upgraded("1.8.1").await;
     assert_eq!((drain.drained.len(), drain.not_drained), (1, vec!["stuck-0: ended by force".to_owned()]));
     let forced = team.status(ROLLOUT).await.last_force.unwrap();
@@ -408,4 +408,21 @@ async fn pipelines_of_another_instance_run_on_while_those_of_one_are_drained() {
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("theirs-0").len(), 2, "{}", stage.recorder.history("theirs-0"));
     assert_eq!(stage.recorder.flips("ours-0").len(), 2, "{}", stage.recorder.history("ours-0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_force_that_is_there_before_an_upgrade_is_for_the_next_one_and_nothing_is_paused() {
+    let (stage, _operator) = Stage::running("before", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let team = stage.team();
+    team.force("do not wait").await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let drain = team.upgraded("1.8.1").await;
+    assert_eq!(drain.ended, "ended by force: do not wait");
+    assert_eq!(drain.not_drained, ["a-0: ended by force", "stuck-0: ended by force"]);
+    let forced = team.status(ROLLOUT).await.last_force.unwrap();
+    assert_eq!((forced.text.as_str(), forced.ended.contains("before it began")), ("do not wait", true), "{forced:?}");
+    stage.all_run(&["a", "stuck"]).await;
+    stage.never_flipped("a-0");
+    stage.never_flipped("stuck-0");
+    stage.at_rest().await;
 }

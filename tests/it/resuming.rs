@@ -18,10 +18,13 @@ use crate::support::{
     drains::{ROLLOUT, stage_of},
     eventually,
     faults::{Faults, Write},
+    pauses::{State, assert_at_rest},
     pipelines::{self, controller},
     program::Program,
     rollouts::{Stage, spec_of, versions},
-    stays, within,
+    stays,
+    team::condition,
+    within,
 };
 
 /// Defines these besides the versions of the stage.
@@ -169,14 +172,7 @@ async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_wh
 async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run() {
     let (stage, _operator) = Stage::running("dead", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
-    for pod in team.all::<Pod>().await {
-        let controls = pod.name_any().starts_with(ROLLOUT);
-        let broken = json!({"metadata": {"labels": {"numaplane.test/behaviour": "never-ready"}}});
-        if controls {
-            team.edit::<Pod>(&pod.name_any(), broken).await;
-        }
-    }
-    team.controller_until("notices", |r| r.status.as_ref().is_some_and(|s| s.controller_unavailable.is_some())).await;
+    kill_controller(&stage).await;
     let began = Instant::now();
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["a-0", "b-0"]).await;
@@ -260,4 +256,67 @@ async fn the_time_to_drain_goes_on_while_there_is_no_operator() {
     assert_eq!((drain.drained.len(), drain.not_drained.len()), (1, 1), "{drain:?}");
     stage.all_run(&["a", "full"]).await;
     stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_a_rollout_that_is_deleted_while_a_version_is_judged_lets_pipelines_run_in_the_end() {
+    let (stage, _operator) = Stage::running("delete-late", &[("a", json!({})), ("b", json!({}))]).await;
+    let team = stage.team();
+    define(&stage, controller("1.9.0").controller(|w| w.ready_after(5))).await;
+    team.set_version(ROLLOUT, "1.9.0").await;
+    team.controller_until("is being judged", |r| stage_of(r, "1.9.0") == "Confirm").await;
+    team.delete::<NumaflowControllerRollout>(ROLLOUT).await;
+    stage.all_run(&["a", "b"]).await;
+    let status = team
+        .controller_until("waits for its pipelines", |r| {
+            let awaited = condition(r, "Deleting").map(|c| c.message).unwrap_or_default();
+            awaited.contains("Pipeline/a-0") && awaited.contains("Pipeline/b-0")
+        })
+        .await
+        .status
+        .unwrap();
+    println!("{:?} {}", status.promoted.map(|p| p.version), status.message);
+    assert!(status.pause_request.is_none_or(|r| !r.active));
+    stage.at_rest().await;
+}
+
+/// Takes two minutes, as above.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_an_upgrade_that_is_taken_back_while_the_controller_is_dead_leaves_no_pipeline_that_will_pause() {
+    let (stage, _operator) = Stage::running("dead-back", &[("a", json!({}))]).await;
+    let team = stage.team();
+    kill_controller(&stage).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0"]).await;
+    stage.saw("a-0", "asked to pause", State::wants_pause).await;
+    team.set_version(ROLLOUT, "1.8.0").await;
+    within(Duration::from_mins(3), "the pause is taken back unseen", async || {
+        let state = stage.recorder.states("a-0").pop().unwrap();
+        if state.wants_pause() { Err(state.to_string()) } else { Ok(()) }
+    })
+    .await;
+    for pod in team.all::<Pod>().await {
+        if pod.name_any().starts_with(ROLLOUT) {
+            team.delete::<Pod>(&pod.name_any()).await;
+        }
+    }
+    team.deployed(ROLLOUT, "1.8.0").await;
+    stage.all_run(&["a"]).await;
+    assert_at_rest(team).await;
+    // Two flips that nobody has seen, which is safe only because nobody was there: so the rules are told, too.
+    let broken = stage.recorder.broken();
+    assert!(broken.len() == 1 && broken[0].contains("flip at 3/1") && broken[0].contains("safe: 2/1"), "{broken:?}");
+    assert!(stage.recorder.states("a-0").iter().all(|s| s.phase != "Pausing" && s.phase != "Paused"));
+}
+
+/// The pods of the controller are not ready any more, and never again.
+async fn kill_controller(stage: &Stage) {
+    let team = stage.team();
+    for pod in team.all::<Pod>().await {
+        if pod.name_any().starts_with(ROLLOUT) {
+            let broken = json!({"metadata": {"labels": {"numaplane.test/behaviour": "never-ready"}}});
+            team.edit::<Pod>(&pod.name_any(), broken).await;
+        }
+    }
+    team.controller_until("notices", |r| r.status.as_ref().is_some_and(|s| s.controller_unavailable.is_some())).await;
 }
