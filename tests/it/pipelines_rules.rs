@@ -44,13 +44,14 @@ async fn where_progressive_is_asked_for_pipelines_are_drained_and_it_is_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_no_strategy_is_asked_for_any_change_is_applied_at_once() {
-    let (stage, _operator) = Stage::at_work("pl-no-strategy").await;
+    let (stage, operator) = Stage::at_work("pl-no-strategy").await;
     let team = stage.team();
     team.configure("config", json!({"upgradeStrategy": "no-strategy"})).await;
+    operator.stop().await;
+    // This one has seen the configuration before it does anything.
+    let _operator = stage.scene.operator().await;
     team.pipeline("my", json!({"pending": "7"})).await;
     team.pipeline_runs("my").await;
-    // The configuration may be seen after the pipeline.
-    tokio::time::sleep(Duration::from_secs(1)).await;
     team.set_image("my", "cat:2").await;
     until(team, "Pipeline", "my-0", "changed", |p| image(p) == "cat:2").await;
     team.pipeline_runs("my").await;
@@ -60,7 +61,7 @@ async fn where_no_strategy_is_asked_for_any_change_is_applied_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_fields_says_which_changes_pause_and_without_it_the_built_in_one_does() {
-    let (stage, _operator) = Stage::at_work("pl-usde").await;
+    let (stage, operator) = Stage::at_work("pl-usde").await;
     let team = stage.team();
     team.pipeline("my", json!({})).await;
     team.pipeline_runs("my").await;
@@ -72,13 +73,17 @@ async fn a_list_of_fields_says_which_changes_pause_and_without_it_the_built_in_o
         assert_eq!(stage.recorder.flips("my-0").len(), flips, "{n}: {}", stage.recorder.history("my-0"));
     };
     limit(1, 0).await;
-    let lists = json!({"pipeline": "dataLoss:\n- path: spec.limits\n  includeSubfields: true\n"});
+    // What is wrong with the other kind is told, and that tells that this one was seen.
+    let lists = json!({
+        "pipeline": "dataLoss:\n- path: spec.limits\n  includeSubfields: true\n",
+        "monovertex": "dataLoss:\n- path: spec.vertices\n",
+    });
     stage.scene.system.say("usde-config", "changes", lists).await;
-    // Nothing says that it was seen.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    stage.scene.system.event("ConfigMap", "changes", &["ConfigInvalid", "spec.vertices"]).await;
     limit(2, 2).await;
     stage.scene.system.delete::<ConfigMap>("changes").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    operator.stop().await;
+    let _operator = stage.scene.operator().await;
     limit(3, 2).await;
     stage.at_rest().await;
 }

@@ -23,7 +23,7 @@ use crate::{
         pauses::State,
         pipelines::{controller, create, healthy, phase, pods, poke, turn, until},
         rollouts::{Stage, versions},
-        version,
+        stays, version,
         wait::within,
     },
     traps::{ask, image, with_lifecycle},
@@ -55,7 +55,12 @@ async fn trap08_a_paused_pipeline_whose_isb_service_was_ill_is_paused_again_and_
     assert_eq!(status.pause.unwrap().state, "Paused", "what was settled stays so");
     // Numaflow tries again only after a while, which may be a quarter of an hour: here, never.
     turn(team, "Pipeline", "my-0", "silent", json!("true")).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Its own next try, which is due by now, comes to nothing.
+    stays("it is not looked at", Duration::from_secs(3), async || {
+        let now = numaflow::api(team, "Pipeline").get("my-0").await.map_err(|error| error.to_string())?;
+        if phase(&now) == "Failed" { Ok(()) } else { Err(phase(&now).to_owned()) }
+    })
+    .await;
     turn(team, "Pipeline", "my-0", "silent", Value::Null).await;
     let mark = audit::settled(team, Duration::from_secs(1)).await;
     turn(team, "InterStepBufferService", "default", "unhealthy", Value::Null).await;

@@ -287,7 +287,7 @@ fn a_pipeline_that_never_pauses_holds_a_change_no_longer_than_its_time() {
 fn a_change_whose_time_is_up_goes_in_even_if_the_pipeline_runs_again_before_it_does() {
     for fails in [None, Some("no image".to_owned())] {
         let mut m = Model::running();
-        m.ppnd(json!({"drainTimeout": "60s"}));
+        m.ppnd(&json!({"drainTimeout": "60s"}));
         m.numaflow.never_pauses = true;
         m.image("cat:2");
         m.settle();
