@@ -26,6 +26,7 @@ mod deletion;
 mod draining;
 mod fallbacks;
 mod manifests;
+mod measured;
 mod objects;
 mod pausing;
 mod pipelines;

@@ -4,7 +4,8 @@
 use std::{
     fs::{self, File},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 use axum::{Router, body::Body, extract::Request, response::Response};
@@ -14,7 +15,7 @@ use kube::Client;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use super::{Scene, control_plane::control_plane, faults::Faults};
+use super::{Scene, control_plane::control_plane, faults::Faults, wait::within};
 
 /// A running program; killed when dropped.
 pub struct Program {
@@ -63,6 +64,29 @@ impl Program {
     /// Kills it, as `kill -9` does.
     pub fn kill(mut self) {
         self.end();
+    }
+
+    /// Asks it to end, as Kubernetes does, and waits for that; returns how it ended, and after what time.
+    pub async fn terminate(mut self) -> (ExitStatus, Duration) {
+        let (began, id) = (Instant::now(), self.process.id().to_string());
+        let asked = Command::new("kill").args(["-TERM", &id]).status().expect("a signal can be sent");
+        assert!(asked.success(), "{asked}");
+        let process = &mut self.process;
+        let status = within(Duration::from_secs(30), "the program ends when asked to", async || {
+            process.try_wait().ok().flatten().ok_or_else(|| "it runs".to_owned())
+        })
+        .await;
+        self.proxy.abort();
+        (status, began.elapsed())
+    }
+
+    /// How long it has kept a processor busy so far.
+    pub fn busy(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
+        // What follows the name, which may hold anything: state is field 3, user and system time are 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(ticks * 10)
     }
 
     fn end(&mut self) {
