@@ -350,4 +350,5 @@ async fn a_namespace_is_not_held_for_ever_by_a_pipeline_whose_controller_went_wi
         found.map_or(Ok(()), |found| Err(format!("{:?}", found.status)))
     })
     .await;
+    stage.nothing_left().await;
 }

@@ -1,5 +1,7 @@
 //! What tests do to PipelineRollouts and see of them, and the stage that most stories about pipelines begin on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -21,6 +23,8 @@ pub struct Stage {
     pub scene: Scene,
     /// What became of the pipelines.
     pub recorder: Recorder,
+    /// Whether anybody has looked what is left of pauses.
+    looked: AtomicBool,
     _kinds: tokio::sync::RwLockReadGuard<'static, ()>,
 }
 
@@ -36,7 +40,7 @@ impl Stage {
         let kinds = numaflow::installed(&scene.team.client).await;
         scene.define(&versions()).await;
         let recorder = Recorder::watch(&scene.team).await;
-        Self { scene, recorder, _kinds: kinds }
+        Self { scene, recorder, looked: AtomicBool::new(false), _kinds: kinds }
     }
 
     /// With a controller of version 1.8.0 and an ISB service that is healthy. An operator has to be there.
@@ -61,14 +65,30 @@ impl Stage {
 
     /// The end of a story: nobody flipped a pipeline too early, and nothing of a pause is left.
     pub async fn at_rest(&self) {
-        assert_at_rest(self.team()).await;
+        self.nothing_left().await;
         self.recorder.rules();
     }
 
     /// The end of a story in which a pipeline was wedged: out of a wedge there is no way but another flip.
     pub async fn at_rest_after_a_wedge(&self) {
-        assert_at_rest(self.team()).await;
+        self.nothing_left().await;
         self.recorder.rules_but_cures();
+    }
+
+    /// The half of it that holds for every story: nothing of a pause is left.
+    pub async fn nothing_left(&self) {
+        assert_at_rest(self.team()).await;
+        self.looked.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stage {
+    /// Every story looks at its end what is left of pauses: there is no moment after the last test at which it could be done
+    /// for all of them, and once a story is over nobody plays Numaflow in its namespaces.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.looked.load(Ordering::Relaxed), "this story never looked whether its pipelines are at rest");
+        }
     }
 }
 
@@ -220,4 +240,15 @@ impl Team {
 fn annotations(knobs: Value) -> Value {
     let knobs = knobs.as_object().cloned().unwrap_or_default();
     Value::Object(knobs.into_iter().map(|(knob, value)| (format!("stand-in.numaflow/{knob}"), value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stage;
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[should_panic(expected = "never looked whether its pipelines are at rest")]
+    async fn a_story_that_does_not_look_what_is_left_of_pauses_fails() {
+        drop(Stage::bare("no-look").await);
+    }
 }
