@@ -30,7 +30,7 @@ use crate::{
     manifest::Part,
     metrics::{Metrics, Outcome},
     observe, pipeline,
-    plan::{About, Event, Learned, Plan, Step},
+    plan::{About, Event, Learned, NOT_KEPT, Plan, Refusal, Step},
     queue::Queue,
     rollout,
     settings::Settings,
@@ -238,6 +238,7 @@ impl Operator {
     async fn turn(&self, task: &Task) -> Outcome {
         let mut learned = Learned::default();
         let mut refused: Vec<Step> = Vec::new();
+        let mut written: Vec<Step> = Vec::new();
         for _ in 0..LONGEST_TURN {
             let Some((subject, plan)) = self.decide(task, &learned) else { return Outcome::Gone };
             if plan.steps.is_empty() {
@@ -252,6 +253,14 @@ impl Operator {
                     return Outcome::Refused(plan.again_after);
                 }
                 tracing::debug!(?task, ?step, "step");
+                if written.iter().any(|before| step.repeats(before)) {
+                    // Written, and changed back: by a webhook, another controller, or the server's own defaults.
+                    let refusal = not_kept(step);
+                    tracing::warn!(?task, says = refusal.message, "not kept by the server");
+                    learned.refusals.push(refusal);
+                    refused.push(step.clone());
+                    break;
+                }
                 match self.cluster.carry_out(&subject, step).await {
                     Ok(lessons) => lessons.into_iter().for_each(|lesson| learn(&mut learned, lesson)),
                     Err(Failure::Conflict) => return Outcome::Conflict,
@@ -264,10 +273,11 @@ impl Operator {
                     }
                     Err(Failure::Refused(refusal)) => {
                         tracing::warn!(?task, reason = refusal.reason, says = refusal.message, "refused by the server");
-                        if matches!(step, Step::WriteStatus { .. } | Step::WritePipelineStatus { .. }) {
+                        if matches!(step, Step::WriteStatus { .. }) {
                             // There is nowhere left to say so.
                             return Outcome::Refused(None);
                         }
+                        // A pipeline is resumed although its status cannot be written.
                         learned.refusals.push(*refusal);
                         refused.push(step.clone());
                         break;
@@ -276,7 +286,7 @@ impl Operator {
                         tracing::warn!(?task, says = silence.message, "no usable answer, trying again");
                         // Once or twice is weather; after that the user is told, and deadlines go on counting.
                         if (silence.about == About::Own && !step.is_of_numaflow())
-                            || self.failures_of(task) < PATIENCE
+                            || (self.failures_of(task) < PATIENCE && !matches!(step, Step::CheckNumaflow { .. }))
                             || !learned.silences.is_empty()
                         {
                             return Outcome::Failed(silence.message);
@@ -288,6 +298,9 @@ impl Operator {
                 }
                 Self::log(task, step);
                 self.after(&subject, step);
+                if step.is_of_numaflow() {
+                    written.push(step.clone());
+                }
                 // Each of these changes what was decided from.
                 if step.changes_subject() {
                     break;
@@ -449,6 +462,21 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
             learned.living_copies.insert(instance);
         }
     }
+}
+
+/// What is said of a write that does not last.
+fn not_kept(step: &Step) -> Refusal {
+    let (about, what) = match step {
+        Step::PatchNumaflow { kind, object, .. } => (About::Steering, format!("{kind}/{}", object.name)),
+        Step::ApplyNumaflow { kind, body, .. } => {
+            (About::Own, format!("{kind}/{}", body["metadata"]["name"].as_str().unwrap_or_default()))
+        }
+        _ => (About::Own, "an object".to_owned()),
+    };
+    let message = format!(
+        "{what}: what is written is changed back at once, by a webhook, another controller or the server's own defaults"
+    );
+    Refusal { about, reason: NOT_KEPT.to_owned(), message }
 }
 
 /// The wait after so many failures in a row: doubling, with a spread that keeps many from coming back at once.

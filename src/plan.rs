@@ -231,6 +231,9 @@ pub struct Event {
     pub note: String,
 }
 
+/// Reason of a refusal that nobody spoke: what was written did not last.
+pub const NOT_KEPT: &str = "NotKept";
+
 /// What the server refuses, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -306,12 +309,28 @@ impl Step {
         )
     }
 
+    /// Whether it asks for the same as another step that writes an object of Numaflow's, whatever was seen of that object then.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ApplyNumaflow { kind: a, body: x, .. }, Self::ApplyNumaflow { kind: b, body: y, .. }) => {
+                a == b && x == y
+            }
+            (
+                Self::PatchNumaflow { kind: a, object: o, patch: x, .. },
+                Self::PatchNumaflow { kind: b, object: p, patch: y, .. },
+            ) => a == b && o.name == p.name && x == y,
+            _ => false,
+        }
+    }
+
     /// Whether it writes an object of Numaflow's.
     #[must_use]
     pub fn is_of_numaflow(&self) -> bool {
         matches!(
             self,
             Self::ApplyNumaflow { .. }
+                | Self::CheckNumaflow { .. }
                 | Self::PatchNumaflow { .. }
                 | Self::DeleteNumaflow { .. }
                 | Self::ReleaseNumaflow { .. }

@@ -186,16 +186,30 @@ impl<T> Store<T> {
         self.lock().lost.entry(watch.to_owned()).or_insert_with(Instant::now);
     }
 
+    /// What keeps one watch of this store from being trusted: it has not listed, or may be out of date; `None` where nothing
+    /// does. Of a store that has no such watch nothing is known either.
+    #[must_use]
+    pub fn trouble_of(&self, watch: &str) -> Option<&'static str> {
+        let inner = self.lock();
+        if inner.pending.contains(watch) {
+            Some("not listed yet")
+        } else if inner.lost.get(watch).is_some_and(|since| since.elapsed() > FRESH) {
+            Some("the watch fails")
+        } else {
+            None
+        }
+    }
+
     /// Whether what is known may be old, because a watch failed and has not been heard of for long.
     #[must_use]
     pub fn stale(&self) -> bool {
         self.lock().lost.values().any(|since| since.elapsed() > FRESH)
     }
 
-    /// Whether the server serves the kind, as far as is known.
+    /// Whether the server serves the kind, as far as this watch knows.
     #[must_use]
-    pub fn served(&self) -> bool {
-        self.lock().absent.is_empty()
+    pub fn serves(&self, watch: &str) -> bool {
+        !self.lock().absent.contains(watch)
     }
 
     /// Whether every watch has listed.
@@ -316,9 +330,9 @@ mod tests {
         store.lost("x");
         assert_eq!(store.absent("x"), Some(News::FirstList));
         assert_eq!(store.absent("x"), None);
-        assert_eq!((store.synced(), store.served(), store.stale()), (true, false, false));
+        assert_eq!((store.synced(), store.serves("x"), store.stale()), (true, false, false));
         assert_eq!(store.listed("x"), Some(News::Otherwise));
-        assert!(store.served());
+        assert!(store.serves("x"));
         assert_eq!(store.listed("x"), None);
     }
 }

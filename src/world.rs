@@ -372,27 +372,35 @@ impl World {
         dependants
     }
 
+    /// Name of the watch that sees a namespace.
+    fn watch_of<'n>(&self, namespace: &'n str) -> &'n str {
+        if self.scoped { namespace } else { CLUSTER }
+    }
+
+    /// Whether the server serves Pipelines, as far as those who watch a namespace know.
+    #[must_use]
+    pub fn serves_pipelines(&self, namespace: &str) -> bool {
+        self.pipelines.serves(self.watch_of(namespace))
+    }
+
     /// What is not known, or may have changed unseen, of what decisions about pipelines are made from; empty when everything
     /// is known.
     #[must_use]
-    pub fn unknown_for_pipelines(&self) -> Vec<String> {
-        let mut unknown: Vec<String> = Vec::new();
-        let mut look = |synced: bool, stale: bool, what: &str| {
-            if !synced {
-                unknown.push(format!("{what} (not listed yet)"));
-            } else if stale {
-                unknown.push(format!("{what} (the watch fails)"));
-            }
-        };
-        look(self.rollouts.synced(), self.rollouts.stale(), "NumaflowControllerRollouts");
-        look(self.pipeline_rollouts.synced(), self.pipeline_rollouts.stale(), "PipelineRollouts");
-        look(self.pipelines.synced(), self.pipelines.stale(), "Pipelines");
-        look(self.isb_services.synced(), self.isb_services.stale(), "InterStepBufferServices");
-        let configs = &self.namespace_configs;
-        look(configs.synced(), configs.stale(), "namespace-level ConfigMaps");
+    pub fn unknown_for_pipelines(&self, namespace: &str) -> Vec<String> {
+        // A namespace that cannot be watched says nothing about the others.
+        let watch = self.watch_of(namespace);
         let configs = &self.changes_configs;
-        look(configs.synced(), configs.stale(), "usde-config ConfigMaps");
-        unknown
+        let changes =
+            if !configs.synced() { Some("not listed yet") } else { configs.stale().then_some("the watch fails") };
+        let troubles = [
+            ("NumaflowControllerRollouts", self.rollouts.trouble_of(watch)),
+            ("PipelineRollouts", self.pipeline_rollouts.trouble_of(watch)),
+            ("Pipelines", self.pipelines.trouble_of(watch)),
+            ("InterStepBufferServices", self.isb_services.trouble_of(watch)),
+            ("namespace-level ConfigMaps", self.namespace_configs.trouble_of(watch)),
+            ("usde-config ConfigMaps", changes),
+        ];
+        troubles.into_iter().filter_map(|(what, trouble)| Some(format!("{what} ({})", trouble?))).collect()
     }
 
     /// One copy of every definition: hundreds of rollouts pin the same ones.

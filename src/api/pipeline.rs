@@ -186,6 +186,9 @@ pub struct PipelineRolloutStatus {
     /// What it was honoured for: requests and changes that do not wait for a drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forced: Vec<String>,
+    /// Hash of the fields that others set and that come back when they are removed: they are left alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub left_alone: String,
     /// The change that was given up last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<PipelineAttempt>,
@@ -280,6 +283,9 @@ pub struct PipelineAttempt {
     pub retry: String,
     /// `Failed`: not repeated while these are the same; `Blocked`: the server refused it, it is retried.
     pub result: String,
+    /// How often in a row the server refused it.
+    #[serde(default)]
+    pub tries: i32,
     /// Why: one word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,

@@ -1,7 +1,5 @@
 //! The vertices and pods of a pipeline at the moment when it mattered: nobody watches them. Pure.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
@@ -103,12 +101,4 @@ impl DataPlane {
         }
         waiting
     }
-}
-
-/// How long a pause may take before its controller is taken for one that does not respond: the grace period, the time between
-/// two looks of Numaflow, and what each pipeline of the same controller may cost it.
-#[must_use]
-pub fn budget(grace: i64, pipelines: usize) -> Duration {
-    let each = Duration::from_secs(20).saturating_mul(u32::try_from(pipelines).unwrap_or(u32::MAX));
-    Duration::from_secs(grace.max(0).unsigned_abs()) + Duration::from_secs(10) + each
 }

@@ -38,15 +38,14 @@ pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned
         namespace_terminating: world.terminating(namespace) || learned.terminating,
         children,
         foreign_children,
-        served: world.pipelines.served(),
+        served: world.serves_pipelines(namespace),
         requests: controllers.iter().filter_map(|r| request(r)).collect(),
-        unknown: world.unknown_for_pipelines(),
+        unknown: world.unknown_for_pipelines(namespace),
         controllers: health(&controllers),
         isb: world.isb_services.in_namespace(namespace).into_iter().map(|(name, isb)| (name, (*isb).clone())).collect(),
         pipelines: count,
         strategy: world.defaults(namespace).strategy,
         rules: world.rules(Kind::Pipeline),
-        watching_since: world.since(),
         learned: learned.clone(),
     }
 }
@@ -123,7 +122,6 @@ pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
                 rollout: rollout.and_then(|r| r.metadata.name.clone()),
                 deleting: pipeline.deleting,
                 answers: status.map(|s| s.pause_requests.clone()).unwrap_or_default(),
-                pausing: status.and_then(|s| s.pause.clone()),
                 grace: pipeline.grace(),
             }
         })

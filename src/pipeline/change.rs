@@ -10,10 +10,10 @@ use super::{
     want::Want,
 };
 use crate::{
-    api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy},
+    api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy, short_hash},
     changes::{self, Change, Field},
     numaflow::{LivePipeline, covers},
-    plan::{Step, Version},
+    plan::{NOT_KEPT, Step, Version},
 };
 
 /// How a pipeline differs from what is asked for; with the changed fields.
@@ -59,7 +59,7 @@ impl Turn<'_> {
     pub(super) fn pending(&self, child: &LivePipeline) -> Pending {
         let Ok(desired) = &self.desired else { return Pending::Unknown };
         if child.applied() == Some(&desired.hash) {
-            return if drifted(child, desired) { Pending::Drift } else { Pending::None };
+            return if drifted(child, desired, &self.next.left_alone) { Pending::Drift } else { Pending::None };
         }
         if child.instance() != desired.instance() {
             // Numaflow never hands an object from one controller to another.
@@ -88,11 +88,16 @@ impl Turn<'_> {
         let running = !want.paused && !child.wants_paused();
         // Numaflow does nothing with it before it is mended.
         let stuck = child.phase == "Failed" && child.is_observed();
+        // A pause that Numaflow has not seen has begun nothing yet.
+        let unseen = !child.is_observed() && child.paused_at().is_none();
         let allowed = match pending {
             Pending::None | Pending::Unknown => false,
-            Pending::Drift | Pending::Direct(_) => settled || running || stuck,
+            // While it fails in mid-pause, a changed vertex would stop undrained as soon as it does not.
+            Pending::Drift | Pending::Direct(_) => {
+                settled || running || (stuck && (child.is_misconfigured() || !child.wants_paused()))
+            }
             Pending::Pause(_) | Pending::Recreate(_) => {
-                settled || (want.bypass.is_some() && (running || stuck || want.late))
+                settled || (want.bypass.is_some() && (running || stuck || unseen || want.late))
             }
         };
         if !allowed {
@@ -108,7 +113,12 @@ impl Turn<'_> {
         if let Pending::Recreate(_) = pending {
             return Applying::Now(vec![Step::DeleteNumaflow { kind: PIPELINE, object: child.version.clone() }]);
         }
-        if let Some(patch) = removal(child, &desired) {
+        if let Some((patch, hash)) = removal(child, &desired).filter(|(_, hash)| *hash != self.next.left_alone) {
+            if self.s.learned.refusals.iter().any(|r| r.reason == NOT_KEPT) {
+                // They come back: the server fills them in.
+                self.next.left_alone = hash;
+                return Applying::Later;
+            }
             let (object, patch) = (child.version.clone(), Arc::new(patch));
             let why = "fields that nobody asked for are removed";
             return Applying::Now(vec![Step::PatchNumaflow { kind: PIPELINE, object, patch, why }]);
@@ -152,7 +162,9 @@ impl Turn<'_> {
         else {
             return;
         };
+        let tries = self.next.last_attempt.as_ref().filter(|last| self.is_of_now(last, desired)).map_or(0, |l| l.tries);
         self.next.last_attempt = Some(PipelineAttempt {
+            tries: tries.saturating_add(1),
             generation: self.next.observed_generation,
             hash: desired.hash.clone(),
             retry: self.retry(),
@@ -162,7 +174,7 @@ impl Turn<'_> {
             finished_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now)),
         });
         if let Some(pause) = self.next.pause.as_mut() {
-            pause.own_since = None;
+            (pause.own_since, pause.cut_at) = (None, None);
         }
     }
 }
@@ -184,7 +196,7 @@ pub(super) fn without_pause(desired: &Desired) -> String {
 }
 
 /// Whether somebody changed what we applied, or added to it.
-fn drifted(child: &LivePipeline, desired: &Desired) -> bool {
+fn drifted(child: &LivePipeline, desired: &Desired, left_alone: &str) -> bool {
     let ours = child.ownership.ours.as_ref().unwrap_or(&Value::Null);
     let has = |there: &std::collections::BTreeMap<String, String>,
                wanted: &std::collections::BTreeMap<String, String>| {
@@ -193,11 +205,11 @@ fn drifted(child: &LivePipeline, desired: &Desired) -> bool {
     !covers(ours, &desired.spec)
         || !has(&child.labels, &desired.labels)
         || !has(&child.annotations, &desired.annotations)
-        || removal(child, desired).is_some()
+        || removal(child, desired).is_some_and(|(_, hash)| hash != left_alone)
 }
 
-/// The merge patch that removes what others added to the spec.
-fn removal(child: &LivePipeline, desired: &Desired) -> Option<Value> {
+/// The merge patch that removes what others added to the spec, and its hash.
+fn removal(child: &LivePipeline, desired: &Desired) -> Option<(Value, String)> {
     let steered = |path: &[String]| {
         matches!(path, [lifecycle, field] if lifecycle == "lifecycle"
             && (field == "desiredPhase" || field == "pauseGracePeriodSeconds"))
@@ -213,5 +225,8 @@ fn removal(child: &LivePipeline, desired: &Desired) -> Option<Value> {
         *at = Value::Null;
         any = true;
     }
-    any.then_some(patch)
+    any.then(|| {
+        let hash = short_hash(patch.to_string().as_bytes());
+        (patch, hash)
+    })
 }

@@ -179,7 +179,7 @@ impl<'a> Turn<'a> {
         }
         let name = self.next_name();
         let isb = desired.spec["interStepBufferServiceName"].as_str().filter(|n| !n.is_empty()).unwrap_or("default");
-        let asked = self.requests_of(desired.instance(), isb).any(|r| r.timeout != Some(Duration::ZERO));
+        let asked = self.requests_of(desired.instance(), isb).any(|r| self.holds_when_made(r));
         let paused = desired.wants_paused() || (asked && !self.allows_data_loss());
         let phase = if paused { Some(json!("Paused")) } else { desired.phase.as_ref().map(|p| json!(p)) };
         let grace = desired.grace.map(|g| json!(g));

@@ -1,13 +1,20 @@
 //! A PipelineRollout that is being deleted: its pipeline goes first, drained by Numaflow. Pure.
 
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, LastForce, Phase},
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, LABEL_POKE, LastForce, Phase},
     pipeline::decide::{PIPELINE, Turn},
     plan::{Plan, Step},
     rollout::without_ours,
     words::list,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// What a force annotation ends here.
+const DELETION: &str = "the deletion";
 
 /// Deletes the pipeline, waits until it is gone, then lets go.
 pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
@@ -25,15 +32,29 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         return Plan::of(staying.iter().map(delete).collect());
     }
     if s.children.is_empty() && s.served {
-        return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]);
+        // Nothing else wakes Numaflow about an ISB service that was to go and had to wait for this pipeline.
+        let poke = Arc::new(json!({"metadata": {"labels": {LABEL_POKE: turn.now.as_second().to_string()}}}));
+        let leaving = s.isb.values().filter(|isb| isb.deleting && s.learned.steering_refusal().is_none());
+        let mut steps: Vec<Step> = leaving
+            .map(|isb| Step::PatchNumaflow {
+                kind: "InterStepBufferService",
+                object: isb.held.object.clone(),
+                patch: poke.clone(),
+                why: "a pipeline that it had to wait for is gone",
+            })
+            .collect();
+        steps.push(Step::SetFinalizers(without_ours(finalizers)));
+        return Plan::of(steps);
     }
-    if let Some(text) = forced {
-        if turn.stored.last_force.as_ref().is_none_or(|last| last.text != text) {
-            let ended = "the deletion".to_owned();
-            turn.next.last_force = Some(LastForce { text, ended, at: Some(Time(turn.now)) });
+    // A text that was honoured before has done its work, unless that was this deletion.
+    let used = turn.stored.last_force.clone();
+    match forced.filter(|text| used.as_ref().is_none_or(|last| last.text != *text || last.ended == DELETION)) {
+        Some(text) if used.is_none_or(|last| last.text != text) => {
+            turn.next.last_force = Some(LastForce { text, ended: DELETION.to_owned(), at: Some(Time(turn.now)) });
             return write(turn, "being deleted by force");
         }
-        return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]);
+        Some(_) => return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]),
+        None => {}
     }
     let names: Vec<String> = s.children.keys().map(|name| format!("Pipeline/{name}")).collect();
     let mut words = format!("being deleted, waiting for {} to be drained and gone", list(&names, 5));

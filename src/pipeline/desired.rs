@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::template::Names;
 use crate::{
     api::{
-        ANNOTATION_INSTANCE, LABEL_ISB, LABEL_PARENT, LABEL_UPGRADE_STATE, PipelineRollout, UpgradeState, label_value,
-        short_hash,
+        ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP, LABEL_ISB, LABEL_PARENT, LABEL_UPGRADE_STATE, PipelineRollout,
+        UpgradeState, label_value, short_hash,
     },
     live::ANNOTATION_APPLIED,
 };
@@ -16,6 +16,8 @@ use crate::{
 /// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
 /// reach an object without a schema.
 const DELETION_GRACE: i64 = 30;
+/// Annotation of kubectl, for itself.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What a pipeline should be like.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +85,11 @@ impl Desired {
             (LABEL_UPGRADE_STATE.to_owned(), UpgradeState::Promoted.as_str().to_owned()),
             (LABEL_ISB.to_owned(), label_value(isb.unwrap_or("default"))),
         ]);
-        let annotations = fill(metadata.annotations);
+        let mut annotations = fill(metadata.annotations);
+        // Copied from a pipeline, these would be claims about this one; Numaflow, kubectl and this operator write them.
+        for key in [ANNOTATION_APPLIED, ANNOTATION_PAUSE_TIMESTAMP, LAST_APPLIED] {
+            annotations.remove(key);
+        }
         let spec = Value::Object(spec);
         let mut desired = Self { labels, annotations, spec, phase, grace, hash: String::new() };
         desired.hash = desired.hashed();

@@ -22,9 +22,16 @@ impl Turn<'_> {
         let looks = child.looks_wedged();
         let healing = self.stored.wedge.clone().filter(|w| w.healing);
         let Some(wedge) = healing else {
-            self.watch(child, looks);
+            if let Some(look) = self.watch(child, looks) {
+                return Some(look);
+            }
             return self.next.wedge.as_ref().is_some_and(|w| w.healing).then(Vec::new);
         };
+        if child.is_observed() && child.phase == "Failed" {
+            // Numaflow begins anew with it when its cause is gone.
+            self.next.wedge = None;
+            return None;
+        }
         if let Some(pause) = self.next.pause.as_mut() {
             // What it said of its pause was not true.
             pausing::PAUSING.clone_into(&mut pause.state);
@@ -75,11 +82,16 @@ impl Turn<'_> {
         }])
     }
 
+    /// Whether its pause was seen to be settled.
+    fn was_settled(&self) -> bool {
+        self.stored.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED)
+    }
+
     /// Keeps an eye on one that looks wedged.
-    fn watch(&mut self, child: &LivePipeline, looks: Option<Wedged>) {
+    fn watch(&mut self, child: &LivePipeline, looks: Option<Wedged>) -> Option<Vec<Step>> {
         let Some(wedged) = looks else {
             self.next.wedge = None;
-            return;
+            return None;
         };
         let known = self.stored.wedge.clone().filter(|w| w.says == wedged.says());
         let mut wedge = known.unwrap_or_else(|| Wedge {
@@ -88,6 +100,17 @@ impl Turn<'_> {
             healing: false,
         });
         let left = SURE.saturating_sub(elapsed(wedge.since.as_ref(), self.now));
+        if left.is_zero() && wedged == Wedged::Paused && self.was_settled() {
+            // Paused in truth as far as was seen; somebody took the time stamp away, or its vertices run by now.
+            match self.s.learned.planes.get(&child.version.name) {
+                None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
+                Some(plane) if plane.not_paused(self.now).0.is_empty() => {
+                    self.next.wedge = None;
+                    return None;
+                }
+                Some(_) => {}
+            }
+        }
         if left.is_zero() {
             wedge.healing = true;
             let note = match wedged {
@@ -101,6 +124,7 @@ impl Turn<'_> {
             self.again(left);
         }
         self.next.wedge = Some(wedge);
+        None
     }
 }
 

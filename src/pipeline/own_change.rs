@@ -15,16 +15,14 @@ use crate::{
         ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, AttemptResult, OnDrainTimeout, PipelineAttempt, PipelinePause,
         Wait, pausing,
     },
-    numaflow::LivePipeline,
+    numaflow::{LivePipeline, last_wait},
     plan::Event,
     rollout::snapshot::{elapsed, not_before},
     words::{duration, list},
 };
 
-/// Time after which a change that the server refused is tried again.
-const BLOCKED: Duration = Duration::from_mins(1);
-/// How long a pipeline whose time is up may take to say that it is paused, besides what each pipeline may cost.
-const CUT: Duration = Duration::from_secs(15);
+/// Shortest and longest time after which a change that the server refused in mid-pause is tried again.
+const BLOCKED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
 
 impl Turn<'_> {
     pub(super) fn own_timeout(&self) -> Option<Duration> {
@@ -48,7 +46,9 @@ impl Turn<'_> {
         if last.result == AttemptResult::Failed.as_str() {
             return false;
         }
-        let wait = BLOCKED.saturating_sub(elapsed(last.finished_at.as_ref(), self.now));
+        let doubled = 1u32 << u32::try_from(last.tries.saturating_sub(1)).unwrap_or_default().min(10);
+        let wait = BLOCKED.0.saturating_mul(doubled).min(BLOCKED.1);
+        let wait = wait.saturating_sub(elapsed(last.finished_at.as_ref(), self.now));
         if !wait.is_zero() {
             self.again(wait);
         }
@@ -103,6 +103,7 @@ impl Turn<'_> {
                 );
                 self.events.push(Event { warning: true, reason: "ChangeAborted", note: words.clone() });
                 self.next.last_attempt = Some(PipelineAttempt {
+                    tries: 0,
                     generation: self.next.observed_generation,
                     hash: desired.hash.clone(),
                     retry: self.retry(),
@@ -114,9 +115,8 @@ impl Turn<'_> {
             }
             return None;
         }
-        let pipelines = self.s.pipelines;
         let cut_at = self.next.pause.as_mut()?.cut_at.get_or_insert_with(|| not_before(now)).clone();
-        let most = CUT + Duration::from_secs(20).saturating_mul(u32::try_from(pipelines).unwrap_or(u32::MAX));
+        let most = last_wait(self.s.pipelines);
         let left = most.saturating_sub(elapsed(Some(&cut_at), now));
         if !left.is_zero() {
             self.again(left);

@@ -39,8 +39,6 @@ pub struct Snapshot {
     pub strategy: Strategy,
     /// Which changes of pipelines need what.
     pub rules: Arc<crate::changes::Rules>,
-    /// Since when this operator looks.
-    pub watching_since: Timestamp,
     /// What this turn has learned from the server.
     pub learned: Learned,
 }

@@ -7,16 +7,19 @@ use serde_json::{Value, json};
 
 use super::{
     decide::{PIPELINE, Turn},
-    want::{BY_SPEC, GRACE, Want},
+    want::{BY_SPEC, Want},
 };
 use crate::{
     api::{ANNOTATION_RESUME, PipelinePause, pausing},
-    numaflow::{LivePipeline, budget},
+    numaflow::{GRACE, LivePipeline, Wedged, budget},
     plan::{Event, Step, Version},
     rollout::snapshot::{elapsed, not_before},
     words::list,
 };
 
+/// Time between two looks at the pods of a pipeline that is pausing, and what each pipeline of its namespace adds to that.
+const LOOK: Duration = Duration::from_millis(100);
+const EACH: Duration = Duration::from_millis(5);
 /// Time in which nothing is said about what a pause waits for.
 const FRESH: Duration = Duration::from_secs(3);
 
@@ -83,7 +86,9 @@ impl Turn<'_> {
     fn begin(&mut self, want: &Want) {
         let now = not_before(self.now);
         let state = pausing::PAUSING.to_owned();
-        let fresh = || PipelinePause { state, since: Some(now.clone()), ..PipelinePause::default() };
+        // Of a pause that was on its way back, what is still to be done for it goes on.
+        let added = self.next.pause.as_ref().map(|p| p.added.clone()).unwrap_or_default();
+        let fresh = || PipelinePause { state, since: Some(now.clone()), added, ..PipelinePause::default() };
         let begun = self.next.pause.clone().filter(|p| p.state != pausing::RESUMING);
         if begun.is_none() {
             let times = self.next.pause_status.get_or_insert_default();
@@ -95,7 +100,7 @@ impl Turn<'_> {
         if want.own {
             pause.own_since.get_or_insert(now);
         } else if want.bypass.is_none() {
-            pause.own_since = None;
+            (pause.own_since, pause.cut_at) = (None, None);
         }
         self.next.pause = Some(pause);
     }
@@ -153,6 +158,7 @@ impl Turn<'_> {
         pausing::PAUSED.clone_into(&mut pause.state);
         pause.settled_at = Some(now.clone());
         pause.drained = Some(child.drained);
+        pause.not_drained.clear();
         if !child.drained {
             let grace = child.grace().unwrap_or(GRACE);
             let mut why = if want.cut {
@@ -177,7 +183,7 @@ impl Turn<'_> {
         if let Some(pause) = self.next.pause.as_mut() {
             pausing::RESUMING.clone_into(&mut pause.state);
             if want.bypass.is_none() {
-                pause.own_since = None;
+                (pause.own_since, pause.cut_at) = (None, None);
             }
         }
     }
@@ -186,7 +192,7 @@ impl Turn<'_> {
     fn running(&mut self, child: &LivePipeline, want: &Want) -> Steering {
         let Some(pause) = self.next.pause.clone() else { return self.at_rest(child, want) };
         self.resuming(want);
-        if child.is_observed() && child.phase == "Failed" && !want.late {
+        if child.is_observed() && child.phase == "Failed" && !want.late && pause.added.is_empty() {
             // What it waits for now is no pause of ours.
             self.ended(pause);
             return Steering::Settled;
@@ -258,7 +264,11 @@ impl Turn<'_> {
     /// Whether the wanted phase may be changed now. Two changes in quick succession wedge Numaflow for good.
     fn may_turn(&self, child: &LivePipeline, to_paused: bool) -> bool {
         let settled = if to_paused { child.says_running() } else { child.says_paused() };
-        settled || child.may_turn_back() || (self.is_gone(child) && !child.is_observed())
+        // The grace period of a pause that begins now must not count from an old time stamp.
+        let back = child.may_turn_back() && !(to_paused && child.paused_at().is_some());
+        // Without a time stamp it is the documented way out.
+        let stripped = !to_paused && child.looks_wedged() == Some(Wedged::Paused);
+        settled || back || stripped || (self.is_gone(child) && !child.is_observed())
     }
 
     fn not_safe(&self, child: &LivePipeline, from: &str) -> String {
@@ -332,7 +342,10 @@ impl Turn<'_> {
     /// Pods and vertices are not watched.
     fn look_again(&mut self, pause: &PipelinePause) {
         let waited = elapsed(pause.since.as_ref(), self.now);
-        let wait = if waited < Duration::from_mins(1) { Duration::from_millis(250) } else { Duration::from_secs(2) };
+        // A look costs two lists; where many pause together, each is looked at less often.
+        let many = u32::try_from(self.s.pipelines).unwrap_or(u32::MAX);
+        let soon = LOOK.saturating_add(EACH.saturating_mul(many));
+        let wait = if waited < Duration::from_mins(1) { soon } else { soon.max(Duration::from_secs(2)) };
         self.again(wait);
     }
 }

@@ -11,8 +11,8 @@ use super::{
     snapshot::{Request, Scope},
 };
 use crate::{
-    api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, LastForce, answer, pausing},
-    numaflow::LivePipeline,
+    api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, LastForce, PipelinePause, answer, pausing},
+    numaflow::{GRACE, LivePipeline},
     plan::Step,
     rollout::snapshot::elapsed,
     words::{duration, list},
@@ -20,8 +20,6 @@ use crate::{
 
 /// Time after which a pipeline that failed is not waited for.
 const FAILED: Duration = Duration::from_mins(1);
-/// Seconds that Numaflow takes for a grace period where nobody says one.
-pub(super) const GRACE: i64 = 30;
 
 /// Whether a pipeline should be paused, and why.
 #[allow(clippy::struct_excessive_bools)] // independent of each other
@@ -92,7 +90,11 @@ impl Turn<'_> {
         // Where the spec cannot be read, what it said last still stands.
         let by_user = match &desired {
             Some(desired) => desired.wants_paused(),
-            None => self.stored.pause.as_ref().is_some_and(|p| p.asked_by.iter().any(|by| by == BY_SPEC)),
+            None => {
+                let said =
+                    |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
+                child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
+            }
         };
         let counting: Vec<&Request> = requests.iter().filter(|r| self.counts(r, &want)).collect();
         let mut reasons = Vec::new();
@@ -140,6 +142,11 @@ impl Turn<'_> {
         !self.is_forced(&key_of(request))
             && request.timeout != Some(Duration::ZERO)
             && (settled || (want.excused.is_none() && !self.was_excused(request)))
+    }
+
+    /// Whether a pipeline that is made now is to be paused for a request.
+    pub(super) fn holds_when_made(&self, request: &Request) -> bool {
+        request.timeout != Some(Duration::ZERO) && !self.is_forced(&key_of(request))
     }
 
     fn was_excused(&self, request: &Request) -> bool {

@@ -14,6 +14,8 @@ use crate::{
     words::list,
 };
 
+/// What a force annotation ends here.
+const DELETION: &str = "the waiting of the deletion";
 /// When to look again at the latest.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -29,9 +31,13 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let promoted = turn.stored.promoted.clone();
     let instance = promoted.as_ref().map_or(s.rollout.spec.controller.instance(), |p| &p.instance_id);
     let inventory = s.inventory();
-    let forced = s.rollout.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(ANNOTATION_FORCE));
+    // A text that was honoured before has done its work, unless that was this deletion.
+    let used = turn.stored.last_force.as_ref();
+    let counts = |text: &String| used.is_none_or(|last| last.text != *text || last.ended == DELETION);
+    let annotations = s.rollout.metadata.annotations.as_ref();
+    let forced = annotations.and_then(|a| a.get(ANNOTATION_FORCE)).is_some_and(counts);
     if let Some(text) = turn.force().filter(|_| s.learned.own_refusal().is_none()) {
-        turn.use_force(text, "the waiting of the deletion");
+        turn.use_force(text, DELETION);
         let status = NumaflowControllerRolloutStatus { last_force: turn.next.last_force, ..turn.stored };
         return Plan::of(vec![Step::WriteStatus { status: Box::new(status), events: Vec::new() }]);
     }

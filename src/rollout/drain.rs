@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::{
     api::{DrainProgress, OnDrainTimeout, PauseRequest, Stage, Upgrade, answer},
     controller::standing::Standing,
-    numaflow::budget,
+    numaflow::{GRACE, budget, last_wait},
     plan::Plan,
     rollout::{
         decide::Turn,
@@ -21,8 +21,6 @@ use crate::{
     words::{duration, list},
 };
 
-/// Grace period of a pipeline whose spec has none, in seconds: Numaflow's own.
-const GRACE: i64 = 30;
 /// Shortest wait until the next look.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -361,12 +359,6 @@ enum Ending {
     Abort(DrainProgress, String),
     /// It goes on; for so long at the most until something changes without anybody telling.
     Waiting(Option<Duration>),
-}
-
-/// How long pipelines may take to pause when they do not drain any further.
-fn last_wait(pipelines: usize) -> Duration {
-    let each = Duration::from_secs(20).saturating_mul(u32::try_from(pipelines).unwrap_or(u32::MAX));
-    Duration::from_secs(15).saturating_add(each)
 }
 
 fn held(version: &str) -> Report {

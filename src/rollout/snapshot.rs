@@ -8,10 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{
-        AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, PipelinePause, Promoted,
-        UpgradeState,
-    },
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, Promoted, UpgradeState},
     definitions::Definition,
     live::{Live, ObjectId},
     manifest::Manifest,
@@ -129,8 +126,6 @@ pub struct PipelineSeen {
     pub deleting: bool,
     /// What its rollout answers to those who ask for a pause.
     pub answers: Vec<PauseAnswer>,
-    /// The pause that is going on.
-    pub pausing: Option<PipelinePause>,
     /// The grace period of its spec as it is now, in seconds.
     pub grace: Option<i64>,
 }

@@ -24,7 +24,7 @@ use crate::{
 /// Time between two looks at a first version that did not come up.
 const STUCK: Duration = Duration::from_secs(30);
 /// Time between two looks while pipelines are paused.
-const WHILE_PAUSED: Duration = Duration::from_millis(250);
+const WHILE_PAUSED: Duration = Duration::from_millis(100);
 
 impl Turn<'_> {
     /// Production changes hands: labels, then objects, then what is left over.

@@ -251,7 +251,6 @@ impl Model {
             pipelines: self.pipelines,
             strategy: self.strategy,
             rules: super::rules(),
-            watching_since: at(0),
             learned: self.learned.clone(),
         }
     }
@@ -327,7 +326,9 @@ impl Model {
             let child = self.child.as_ref().unwrap();
             let changed = without_lifecycle(&child.spec) != without_lifecycle(&body["spec"]);
             // Changed vertices are told to pause at once while a pause is on its way, and never see what is left.
-            let pausing = child.wants_paused() && !(child.says_paused() && self.pods.is_empty());
+            // One that is not seen yet has begun nothing.
+            let begun = child.is_observed() || child.paused_at().is_some();
+            let pausing = child.wants_paused() && begun && !(child.says_paused() && self.pods.is_empty());
             let late = self.status().pause.is_some_and(|p| p.not_drained.contains("did not pause within"));
             assert!(
                 !(changed && pausing && child.phase != "Failed" && !late),

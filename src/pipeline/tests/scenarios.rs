@@ -463,3 +463,46 @@ fn a_restart_at_any_step_of_a_drain_keeps_the_clock_and_changes_nothing_about_it
         assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "after {steps} steps");
     }
 }
+
+#[test]
+fn force_is_not_spent_on_a_change_that_was_given_up_nor_honoured_again_by_a_deletion() {
+    let mut m = Model::running();
+    m.ppnd(&json!({"drainTimeout": "60s", "onDrainTimeout": "Abort"}));
+    m.numaflow.pending = true;
+    m.image("cat:2");
+    m.settle();
+    m.pass_time(62);
+    m.settle();
+    m.request(None);
+    m.annotate("force", "let the controller go on");
+    m.settle();
+    assert_eq!(m.answer().0, "Forced");
+    assert_eq!(m.status().forced, ["NumaflowControllerRollout/c c-4"]);
+    m.requests.clear();
+    m.settle();
+    m.rollout.metadata.deletion_timestamp = Some(m.stamp());
+    m.numaflow.alive = false;
+    m.turn();
+    m.turn();
+    assert!(m.rollout.metadata.finalizers.as_ref().is_some_and(|f| !f.is_empty()), "it waits for its pipeline");
+    m.annotate("force", "and now this");
+    m.turn();
+    m.turn();
+    assert_eq!(m.rollout.metadata.finalizers, Some(Vec::new()));
+}
+
+#[test]
+fn force_is_honoured_by_a_change_whose_pause_nobody_has_seen() {
+    let mut m = Model::running();
+    m.numaflow.alive = false;
+    m.image("cat:2");
+    m.settle();
+    assert!(m.wants_paused());
+    m.annotate("force", "now");
+    m.settle();
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    m.numaflow.alive = true;
+    m.settle();
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+}

@@ -359,3 +359,76 @@ fn time_stamps_with_an_offset_and_patches_of_two_fields_only() {
     let patches: Vec<_> = m.writes.iter().filter(|w| w.starts_with("patch")).collect();
     assert_eq!(patches, [r#"patch {"spec":{"lifecycle":{"desiredPhase":"Paused","pauseGracePeriodSeconds":90}}}"#]);
 }
+
+#[test]
+fn one_that_fails_while_it_is_healed_takes_its_new_spec_and_is_not_waited_for() {
+    let mut m = Model::running();
+    m.child.as_mut().unwrap().annotations.insert(ANNOTATION_PAUSE_TIMESTAMP.into(), m.now.to_string());
+    m.vertices[0].paused = true;
+    m.turn();
+    m.pass_time(6);
+    m.turn();
+    assert!(m.status().wedge.is_some_and(|w| w.healing));
+    m.numaflow.fails = Some("isbsvc not healthy".into());
+    m.isb_healthy = false;
+    m.settle();
+    m.pass_time(61);
+    m.image("cat:2");
+    m.settle();
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    assert!(!m.wants_paused());
+    m.numaflow.fails = None;
+    m.isb_healthy = true;
+    m.settle();
+    m.pass_time(6);
+    m.settle();
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+}
+
+#[test]
+fn one_whose_time_stamp_somebody_took_stays_paused_for_its_request_and_is_resumed_afterwards() {
+    let mut m = Model::running();
+    m.request(None);
+    m.settle();
+    m.child.as_mut().unwrap().annotations.remove(ANNOTATION_PAUSE_TIMESTAMP);
+    m.turn();
+    m.pass_time(6);
+    m.turn();
+    assert!(m.wants_paused(), "its vertices are paused in truth");
+    assert_eq!(m.answer().0, "Paused");
+    m.requests.clear();
+    m.settle();
+    assert_eq!((m.phase(), m.wants_paused()), ("Running", false), "{}", m.status().message);
+}
+
+#[test]
+fn a_vertex_is_not_changed_while_its_pipeline_fails_in_mid_pause() {
+    let mut m = Model::running();
+    m.numaflow.pending = true;
+    m.request(None);
+    m.settle();
+    m.numaflow.fails = Some("isbsvc not healthy".into());
+    m.numaflow();
+    m.edit(|spec| spec["vertices"][1]["scale"] = json!({"max": 3}));
+    m.turn();
+    assert_eq!(m.live().spec["vertices"][1].get("scale"), None, "it would stop undrained");
+}
+
+#[test]
+fn annotations_copied_from_another_pipeline_claim_nothing_about_this_one() {
+    let mut m = Model::new();
+    let annotations = [
+        (ANNOTATION_PAUSE_TIMESTAMP, "2026-01-01T00:00:00Z"),
+        ("numaplane.numaproj.io/applied", "1"),
+        ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+        ("mine", "1"),
+    ];
+    let all = annotations.map(|(k, v)| (k.to_owned(), v.to_owned()));
+    m.rollout.spec.pipeline.metadata =
+        Some(crate::api::TemplateMetadata { annotations: all.into(), ..Default::default() });
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    assert_eq!((m.live().paused_at(), m.writes.len()), (None, 1), "{:?}", m.writes);
+    assert_eq!(m.live().annotations["mine"], "1");
+}

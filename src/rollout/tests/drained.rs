@@ -183,7 +183,7 @@ fn the_lease_is_looked_at_often_while_pipelines_are_paused() {
     look(&mut model);
     model.play_workloads();
     let again = model.turn(usize::MAX).1;
-    assert_eq!((model.stage(), again), (Some("Confirm"), Some(Duration::from_millis(250))), "{}", model.message());
+    assert_eq!((model.stage(), again), (Some("Confirm"), Some(Duration::from_millis(100))), "{}", model.message());
     model.pass(Duration::from_secs(41));
     model.settle();
     assert_eq!((model.phase(), model.asks()), ("Deployed", false), "healthy once is enough");
