@@ -26,6 +26,7 @@ mod deletion;
 mod draining;
 mod fallbacks;
 mod manifests;
+mod many;
 mod measured;
 mod objects;
 mod pausing;
