@@ -16,7 +16,10 @@ use kube::{
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::{team::Team, wait::eventually};
+use super::{
+    team::Team,
+    wait::{AGAIN, eventually},
+};
 
 /// Group, version, kind and plural.
 pub type Kind = (&'static str, &'static str, &'static str, &'static str);
@@ -122,7 +125,12 @@ impl Changes {
                             lock(&listed).insert(kind);
                             continue;
                         }
-                        Ok(Event::Init) | Err(_) => continue,
+                        Ok(Event::Init) => continue,
+                        Err(_) => {
+                            // Where the client has ended nothing else would ever let go of the thread.
+                            tokio::time::sleep(AGAIN).await;
+                            continue;
+                        }
                     };
                     let at = object.resource_version().and_then(|v| v.parse().ok()).unwrap_or_default();
                     let object = serde_json::to_value(&object).unwrap_or_default();

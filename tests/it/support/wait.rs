@@ -21,6 +21,9 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Time between two looks: dozens of tests look at the same API server.
 const TICK: Duration = Duration::from_millis(250);
 
+/// Time after which a watch that failed is tried again.
+pub const AGAIN: Duration = Duration::from_millis(500);
+
 /// Looks until there is an answer. An error says what was seen instead; the last one is told when time is up.
 pub async fn eventually<T>(what: &str, look: impl AsyncFnMut() -> Result<T, String>) -> T {
     within(PATIENCE, what, look).await
@@ -96,7 +99,11 @@ impl Invariant {
                     Ok(Event::Delete(object)) => {
                         objects.remove(&object.name_any());
                     }
-                    Err(_) => continue,
+                    Err(_) => {
+                        // Where the client has ended nothing else would ever let go of the thread.
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
                 }
                 if let Err(words) = holds(&objects) {
                     lock(&told).push(words);
