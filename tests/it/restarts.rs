@@ -108,7 +108,7 @@ impl Story {
         let team = stage.team();
         match self {
             Self::Upgrade | Self::Late => {
-                let version = if told % 2 == 0 { "1.8.1" } else { "1.8.0" };
+                let version = if told.is_multiple_of(2) { "1.8.1" } else { "1.8.0" };
                 team.set_version(ROLLOUT, version).await;
                 team.deployed(ROLLOUT, version).await;
             }
