@@ -312,16 +312,12 @@ impl Step {
     /// Whether it asks for the same as another step that writes an object of Numaflow's, whatever was seen of that object then.
     #[must_use]
     pub fn repeats(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::ApplyNumaflow { kind: a, body: x, .. }, Self::ApplyNumaflow { kind: b, body: y, .. }) => {
-                a == b && x == y
-            }
-            (
-                Self::PatchNumaflow { kind: a, object: o, patch: x, .. },
-                Self::PatchNumaflow { kind: b, object: p, patch: y, .. },
-            ) => a == b && o.name == p.name && x == y,
-            _ => false,
-        }
+        let asks = |step: &Self| match step {
+            Self::ApplyNumaflow { kind, body, .. } => Some((*kind, String::new(), body.clone())),
+            Self::PatchNumaflow { kind, object, patch, .. } => Some((*kind, object.name.clone(), patch.clone())),
+            _ => None,
+        };
+        asks(self).is_some_and(|asked| asks(other) == Some(asked))
     }
 
     /// Whether it writes an object of Numaflow's.

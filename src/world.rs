@@ -391,7 +391,7 @@ impl World {
         let watch = self.watch_of(namespace);
         let configs = &self.changes_configs;
         let changes =
-            if !configs.synced() { Some("not listed yet") } else { configs.stale().then_some("the watch fails") };
+            if configs.synced() { configs.stale().then_some("the watch fails") } else { Some("not listed yet") };
         let troubles = [
             ("NumaflowControllerRollouts", self.rollouts.trouble_of(watch)),
             ("PipelineRollouts", self.pipeline_rollouts.trouble_of(watch)),

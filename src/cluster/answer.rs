@@ -57,6 +57,16 @@ pub(super) fn failure(error: &kube::Error, about: About, what: &str) -> Failure 
                 message: format!("{what}: {}", status.message),
             }))
         }
+        // A server-side apply of what the schema does not have is answered so, too.
+        500 if status.message.contains("field not declared in schema")
+            || status.message.contains("failed to create typed patch object") =>
+        {
+            Failure::Refused(Box::new(Refusal {
+                about,
+                reason: "Invalid".to_owned(),
+                message: format!("{what}: {}", status.message),
+            }))
+        }
         401 | 429 | 500..=599 => silent(about, format!("{what}: {}", status.message)),
         _ => {
             let reason = if status.reason.is_empty() { "Refused".to_owned() } else { status.reason.clone() };

@@ -53,13 +53,14 @@ pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned
 /// Whether a pipeline belongs to this rollout: by its owner or, where somebody took that away, by label and name.
 fn belongs_to(pipeline: &LivePipeline, rollout: &PipelineRollout) -> bool {
     let name = rollout.metadata.name.as_deref().unwrap_or_default();
-    match &pipeline.owner {
-        Some((_, _, owner)) => rollout.metadata.uid.as_ref() == Some(owner),
-        None => {
-            pipeline.labels.get(LABEL_PARENT).is_some_and(|parent| *parent == label_value(name))
-                && child_number(name, &pipeline.version.name).is_some()
-        }
+    if let Some((_, _, owner)) = &pipeline.owner {
+        return rollout.metadata.uid.as_ref() == Some(owner);
     }
+    // Of one that lost its owner and its labels too, it is on record that it is ours.
+    let recorded = rollout.status.as_ref().is_some_and(|s| s.child == pipeline.version.name);
+    let ours = recorded && pipeline.ownership.ours.is_some();
+    let labelled = pipeline.labels.get(LABEL_PARENT).is_some_and(|parent| *parent == label_value(name));
+    (ours || labelled) && child_number(name, &pipeline.version.name).is_some()
 }
 
 /// The ISB service that the pipeline of a rollout is to use.

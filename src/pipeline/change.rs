@@ -202,7 +202,8 @@ fn drifted(child: &LivePipeline, desired: &Desired, left_alone: &str) -> bool {
                wanted: &std::collections::BTreeMap<String, String>| {
         wanted.iter().all(|(key, value)| there.get(key) == Some(value))
     };
-    !covers(ours, &desired.spec)
+    child.owner.is_none()
+        || !covers(ours, &desired.spec)
         || !has(&child.labels, &desired.labels)
         || !has(&child.annotations, &desired.annotations)
         || removal(child, desired).is_some_and(|(_, hash)| hash != left_alone)

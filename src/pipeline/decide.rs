@@ -274,7 +274,14 @@ impl<'a> Turn<'a> {
     /// The end of a decision. The status goes first, so that what a step is taken for is on record; but no status stands in the
     /// way of a resume.
     pub(super) fn finish(mut self, mut steps: Vec<Step>, report: Report) -> Plan {
-        report.write(&mut self);
+        // What was refused and is tried again says so until it is known what came of it.
+        let again = report.is_another_try(&self.stored, self.next.observed_generation) && !steps.is_empty();
+        if again {
+            self.next.phase.clone_from(&self.stored.phase);
+            self.next.message.clone_from(&self.stored.message);
+        } else {
+            report.write(&mut self);
+        }
         let resumes = steps.iter().any(is_resume);
         if self.next != self.stored && !resumes {
             let status = Box::new(self.next);

@@ -55,7 +55,9 @@ impl Desired {
         };
         let phase = match lifecycle.remove("desiredPhase") {
             None | Some(Value::Null) => None,
-            Some(Value::String(phase)) => Some(phase).filter(|p| !p.is_empty()),
+            Some(Value::String(phase)) if matches!(phase.as_str(), "" | "Paused" | "Running") => {
+                Some(phase).filter(|p| !p.is_empty())
+            }
             Some(other) => {
                 return Err(format!(
                     "spec.pipeline.spec.lifecycle.desiredPhase: {other} is not a phase; use Paused or Running"

@@ -9,7 +9,7 @@ use super::{
     want::{BY_SPEC, Want},
 };
 use crate::{
-    api::{ConditionType, Conditions, Phase, Strategy, pausing},
+    api::{Condition, ConditionType, Conditions, Phase, PipelineRolloutStatus, Strategy, pausing},
     numaflow::LivePipeline,
     words::list,
 };
@@ -54,6 +54,15 @@ impl Report {
             child.version.name, child.phase
         );
         Self::pending("Wedged", &words)
+    }
+
+    /// Whether this is about something that the server refused before, and that is about to be tried again.
+    pub(super) fn is_another_try(&self, stored: &PipelineRolloutStatus, generation: i64) -> bool {
+        let retried = |c: &Condition| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True";
+        self.phase == Phase::pending()
+            && stored.phase == Phase::failed()
+            && stored.observed_generation == generation
+            && stored.conditions.iter().any(retried)
     }
 
     /// Writes phase, message and conditions into the status in the making.

@@ -114,7 +114,7 @@ impl Turn<'_> {
                 return self.change(child, grace_patch(want.grace), "grace period as its spec has it");
             }
             // It may fail while its ISB service is changed; it is paused for all that.
-            return if child.is_observed() { Steering::Settled } else { Steering::Waiting(Vec::new()) };
+            return if child.is_observed() { Steering::Settled } else { Steering::Waiting(vec![self.to_look(child)]) };
         }
         if child.says_paused() {
             let Some(plane) = self.s.learned.planes.get(&child.version.name) else {

@@ -88,13 +88,11 @@ impl Turn<'_> {
             }
         }
         // Where the spec cannot be read, what it said last still stands.
-        let by_user = match &desired {
-            Some(desired) => desired.wants_paused(),
-            None => {
-                let said =
-                    |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
-                child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
-            }
+        let by_user = if let Some(desired) = &desired {
+            desired.wants_paused()
+        } else {
+            let said = |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
+            child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
         };
         let counting: Vec<&Request> = requests.iter().filter(|r| self.counts(r, &want)).collect();
         let mut reasons = Vec::new();

@@ -30,7 +30,7 @@ async fn writer(team: &Team) -> (Cluster, Arc<World>) {
 async fn rollout(team: &Team) -> PipelineRollout {
     team.create(json!({
         "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout", "metadata": {"name": "sums"},
-        "spec": {"pipeline": {"spec": {"vertices": []}}},
+        "spec": {"pipeline": {"spec": {"vertices": [], "interStepBufferServiceName": "buffers"}}},
     }))
     .await
 }

@@ -320,6 +320,7 @@ impl Model {
                 generation: 1,
                 labels: labels.clone(),
                 annotations: annotations.clone(),
+                owner: Some(("PipelineRollout".into(), "p".into(), "u".into())),
                 ..LivePipeline::default()
             });
         } else {
@@ -338,6 +339,7 @@ impl Model {
             self.writes.push("apply".into());
         }
         let child = self.child.as_mut().unwrap();
+        child.owner = Some(("PipelineRollout".into(), "p".into(), "u".into()));
         child.labels.extend(labels);
         child.annotations.extend(annotations);
         if *child.spec != body["spec"] && expect.is_some() {

@@ -365,6 +365,44 @@ fn a_change_that_the_server_refuses_pauses_nothing() {
 }
 
 #[test]
+fn what_is_refused_again_is_not_said_to_be_under_way_in_between() {
+    let mut m = Model::running();
+    m.refuses = Some("nope".into());
+    m.edit(|spec| spec["limits"] = json!({"nope": 1}));
+    m.settle();
+    let before = m.status();
+    assert_eq!(before.phase.as_str(), "Failed");
+    m.step();
+    assert_eq!(m.status(), before, "tried again without a word");
+    m.settle();
+    assert_eq!(m.status(), before);
+    m.refuses = None;
+    m.settle();
+    assert_eq!(m.status().phase.as_str(), "Deployed", "{}", m.status().message);
+}
+
+#[test]
+fn a_phase_that_is_none_is_refused_before_anything_is_paused_for_it() {
+    let mut m = Model::running();
+    m.edit(|spec| {
+        spec["lifecycle"] = json!({"desiredPhase": "paused"});
+        spec["vertices"][1]["udf"]["container"]["image"] = json!("cat:2");
+    });
+    m.settle();
+    assert!(m.writes.is_empty(), "{:?}", m.writes);
+    assert!(m.status().message.contains("Paused or Running"), "{}", m.status().message);
+}
+
+#[test]
+fn one_whose_owner_somebody_took_is_given_it_back() {
+    let mut m = Model::running();
+    m.child.as_mut().unwrap().owner = None;
+    m.settle();
+    assert!(m.live().owner.is_some());
+    assert_eq!(m.writes, ["apply"]);
+}
+
+#[test]
 fn a_change_refused_in_the_middle_does_not_leave_the_pipeline_paused() {
     let mut m = Model::running();
     (m.refuses, m.lies) = (Some("cat:2".into()), true);
