@@ -285,15 +285,22 @@ async fn c20_what_a_user_has_written_is_as_it_was_after_a_drain_and_a_force_and_
         "argocd.argoproj.io/tracking-id",
         "argocd.argoproj.io/instance",
     ];
-    let (stage, _operator) = Stage::running("c20", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, _operator) = Stage::running("c20", &[("stuck", never_pauses())]).await;
     let team = stage.team();
     let marks = json!({"metadata": {
         "labels": {MARKS[2]: "app"}, "annotations": {MARKS[0]: "{}", MARKS[1]: "app:group/kind:ns/name"},
     }});
     team.edit::<NumaflowControllerRollout>(ROLLOUT, marks.clone()).await;
-    for name in ["a", "stuck"] {
-        team.edit::<PipelineRollout>(name, marks.clone()).await;
-    }
+    team.edit::<PipelineRollout>("stuck", marks.clone()).await;
+    // One that has them from the beginning, as what a tool delivers.
+    let mut delivered = json!({
+        "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout",
+        "spec": {"pipeline": {"spec": pipeline_spec()}},
+    });
+    delivered["metadata"] = marks["metadata"].clone();
+    delivered["metadata"]["name"] = json!("a");
+    team.create::<PipelineRollout>(delivered).await;
+    stage.all_run(&["a"]).await;
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["stuck-0"]).await;
     team.force("now").await;
