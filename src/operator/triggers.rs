@@ -195,7 +195,10 @@ impl Operator {
             } else if !self.world.rollouts.in_namespace(name).is_empty() {
                 self.world.leaves(name);
             }
-            self.queue.add(Task::Namespace(name.clone()));
+            // Namespaces of others, served or not, are nobody's business here.
+            if self.world.was_ours(name) || !self.world.pipelines.in_namespace(name).is_empty() {
+                self.queue.add(Task::Namespace(name.clone()));
+            }
         }
         let remaining = |state: &Option<Arc<NamespaceState>>| state.as_ref().and_then(|s| s.remaining.clone());
         let held = remaining(&change.new).filter(|_| remaining(&change.old).is_none());

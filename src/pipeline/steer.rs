@@ -98,9 +98,12 @@ impl Turn<'_> {
         pause.asked_by.clone_from(&want.asked_by);
         pause.reason.clone_from(&want.reason);
         if want.own {
-            pause.own_since.get_or_insert(now);
+            if pause.own_since.is_none() {
+                // The time of another change was another.
+                (pause.own_since, pause.cut_at) = (Some(now), None);
+            }
         } else if want.bypass.is_none() {
-            (pause.own_since, pause.cut_at) = (None, None);
+            pause.own_since = None;
         }
         self.next.pause = Some(pause);
     }
@@ -183,7 +186,7 @@ impl Turn<'_> {
         if let Some(pause) = self.next.pause.as_mut() {
             pausing::RESUMING.clone_into(&mut pause.state);
             if want.bypass.is_none() {
-                (pause.own_since, pause.cut_at) = (None, None);
+                pause.own_since = None;
             }
         }
     }

@@ -20,7 +20,6 @@ use crate::support::{
         service, settled, spec, turn, until, vertices, want,
     },
     stays,
-    wait::within,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -464,32 +463,5 @@ async fn a_controller_goes_on_when_the_kinds_come_back() {
         if round == 0 {
             numaflow::remove(&team.client).await;
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes a minute or two: a measurement of what the stand-in can carry"]
-async fn two_hundred_pipelines_can_be_carried() {
-    const COUNT: usize = 200;
-    let scene = Scene::new("pl-many").await;
-    let team = &scene.team;
-    let _kinds = numaflow::installed(&team.client).await;
-    ready(team).await;
-    let began = Instant::now();
-    for n in 0..COUNT {
-        create(team, "Pipeline", &format!("p{n}"), "", spec(json!({}))).await;
-    }
-    let all = async || api(team, "Pipeline").list(&Default::default()).await.unwrap().items;
-    for (round, wanted) in ["Running", "Paused", "Running"].into_iter().enumerate() {
-        for n in (0..COUNT).filter(|_| round > 0) {
-            want(team, &format!("p{n}"), wanted).await;
-        }
-        println!("{:5.1} s: {wanted} is wanted", began.elapsed().as_secs_f32());
-        within(Duration::from_mins(4), &format!("all are {wanted}"), async || {
-            let there = all().await.iter().filter(|p| reached(p, wanted) == Some(false)).count();
-            if there == COUNT { Ok(()) } else { Err(format!("{there}")) }
-        })
-        .await;
-        println!("{:5.1} s: all are {wanted}, {} pods", began.elapsed().as_secs_f32(), team.all::<Pod>().await.len());
     }
 }
