@@ -113,6 +113,11 @@ impl<'a> Turn<'a> {
             let words = "the API server does not serve Numaflow's Pipelines yet; install its CustomResourceDefinitions";
             return self.finish(Vec::new(), Report::pending("KindNotServed", words));
         }
+        if self.child.is_none() && !self.s.unknown.is_empty() {
+            // What is not listed is not gone: nothing that is on record about it is touched.
+            let words = format!("waiting for {} to be listed", self.s.unknown.join(", "));
+            return self.finish(Vec::new(), Report::pending("Starting", &words));
+        }
         let Some(child) = self.child else { return self.make() };
         child.version.name.clone_into(&mut self.next.child);
         if child.deleting {
@@ -172,10 +177,6 @@ impl<'a> Turn<'a> {
         if let Some(refusal) = self.refusal() {
             let report = Report::blocked(&refusal.reason, &refusal.message);
             return self.finish(Vec::new(), report);
-        }
-        if !self.s.unknown.is_empty() {
-            let words = format!("waiting for {} to be listed", self.s.unknown.join(", "));
-            return self.finish(Vec::new(), Report::pending("Starting", &words));
         }
         let name = self.next_name();
         let isb = desired.spec["interStepBufferServiceName"].as_str().filter(|n| !n.is_empty()).unwrap_or("default");

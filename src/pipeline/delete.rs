@@ -31,7 +31,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         };
         return Plan::of(staying.iter().map(delete).collect());
     }
-    if s.children.is_empty() && s.served {
+    if s.children.is_empty() && s.served && s.unknown.is_empty() {
         // Nothing else wakes Numaflow about an ISB service that was to go and had to wait for this pipeline.
         let poke = Arc::new(json!({"metadata": {"labels": {LABEL_POKE: turn.now.as_second().to_string()}}}));
         let leaving = s.isb.values().filter(|isb| isb.deleting && s.learned.steering_refusal().is_none());

@@ -148,7 +148,7 @@ async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_wh
     faults.answer(500, usize::MAX, move |write| on.load(Ordering::Relaxed) && to(&["b-0"])(write));
     let _operator = stage.scene.operator_behind(&faults).await;
     stage.furnish().await;
-    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "15s"}))]).await;
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["c-0"]).await;
     refuses.store(true, Ordering::Relaxed);

@@ -544,3 +544,24 @@ fn force_is_honoured_by_a_change_whose_pause_nobody_has_seen() {
     m.settle();
     assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
 }
+
+#[test]
+fn a_restart_before_pipelines_are_listed_keeps_the_clock_and_lets_go_of_nothing() {
+    let mut m = Model::running();
+    m.numaflow.pending = true;
+    m.request(None);
+    m.settle();
+    let before = m.status().pause;
+    let child = m.child.take();
+    m.unknown = vec!["Pipelines (not listed yet)".into()];
+    m.pass_time(10);
+    m.turn();
+    assert_eq!(m.status().pause, before);
+    m.rollout.metadata.deletion_timestamp = Some(m.stamp());
+    m.turn();
+    assert!(m.rollout.metadata.finalizers.as_ref().is_some_and(|f| !f.is_empty()), "what is not listed is not gone");
+    m.rollout.metadata.deletion_timestamp = None;
+    (m.child, m.unknown) = (child, Vec::new());
+    m.settle();
+    assert_eq!(m.status().pause.map(|p| p.since), before.map(|p| p.since));
+}
