@@ -45,8 +45,7 @@ async fn c10_what_is_deployed_is_left_alone() {
     let (more, time) = (operator.metrics.turns() - turns, began.elapsed());
     assert_eq!(statuses().await, before);
     // The kinds of Numaflow come and go with other tests, and are asked for then.
-    // So is one that was only just installed: the server ends the first watches of it.
-    let foreign = ["pipelines", "interstepbufferservices", "monovertices", "pipelinerollouts"];
+    let foreign = ["pipelines", "interstepbufferservices", "monovertices"];
     let asked = |r: &audit::Request| r.verb != "watch" && !foreign.contains(&r.resource().as_str());
     let requests: Vec<_> = audit::since(mark, &team.namespace).into_iter().filter(asked).collect();
     assert!(requests.is_empty(), "{:?}", requests.iter().map(audit::Request::describe).collect::<Vec<_>>());

@@ -48,3 +48,4 @@ mod timeline;
 mod timeline_pipelines;
 mod traps;
 mod traps_around;
+mod whole_cluster;

@@ -27,6 +27,8 @@ const MANY: usize = 200;
 const LONGEST: Duration = Duration::from_mins(5);
 /// Longest that the operator may take to write to all of them.
 const AT_ONCE: Duration = Duration::from_secs(30);
+/// The operator looks at everything this often while nothing happens.
+const RESYNC: Duration = Duration::from_secs(20);
 
 /// As small as a pipeline can be.
 fn small() -> Value {
@@ -158,7 +160,7 @@ fn spread(stage: &Stage, to_paused: bool) -> Duration {
 async fn twenty_pipelines_at_rest_cost_no_write_and_no_look() {
     let stage = Stage::bare("rest-pipelines").await;
     let team = stage.team();
-    let operator = stage.scene.operator_with(|s| s.resync = Duration::from_secs(20)).await;
+    let operator = stage.scene.operator_with(|s| s.resync = RESYNC).await;
     stage.furnish().await;
     make(team, 20).await;
     // Some of them have a pause behind them.
@@ -166,7 +168,7 @@ async fn twenty_pipelines_at_rest_cost_no_write_and_no_look() {
     team.deployed("numaflow-controller", "1.8.1").await;
     all_run(team, 20).await;
     let mark = audit::settled(team, Duration::from_secs(5)).await;
-    let turns = operator.metrics.turns();
+    let (turns, began) = (operator.metrics.turns(), Instant::now());
     let mut seen = mark;
     stays("no write", Duration::from_mins(1), async || match audit::new_writes(&mut seen, &team.namespace) {
         writes if writes.is_empty() => Ok(()),
@@ -174,10 +176,12 @@ async fn twenty_pipelines_at_rest_cost_no_write_and_no_look() {
     })
     .await;
     let requests: Vec<_> = audit::since(mark, &team.namespace).into_iter().filter(|r| r.verb != "watch").collect();
-    let turns = operator.metrics.turns() - turns;
+    // Looking takes time of its own, more of it the busier the server is.
+    let (turns, time) = (operator.metrics.turns() - turns, began.elapsed());
     println!("20 pipelines at rest for a minute: {turns} turns by the clock, requests: {:?}", table(&requests));
     assert!(requests.is_empty(), "{}", table(&requests));
-    // Twenty-one rollouts, every twenty seconds.
-    assert!(turns <= 21 * 4, "{turns} turns");
+    // Twenty-one rollouts, each time.
+    let most = 21 * (time.as_secs() / RESYNC.as_secs() + 1);
+    assert!(turns <= most, "{turns} turns in {time:?}");
     stage.at_rest().await;
 }

@@ -11,7 +11,7 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Config,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, WatchParams},
     client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
@@ -145,17 +145,24 @@ async fn config(kubeconfig: &Kubeconfig) -> Config {
         .expect("the kubeconfig can be used")
 }
 
-/// Installs a CustomResourceDefinition and waits until its kind is served.
+/// Installs a CustomResourceDefinition and waits until its kind is served, for those too who watch it: for a moment the
+/// server lists objects of a new kind and refuses a watch of them.
 pub async fn install_crd(client: &Client, body: &Value) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = body["metadata"]["name"].as_str().expect("a CRD has a name").to_owned();
     let apply = PatchParams::apply("tests").force();
-    api.patch(&name, &apply, &Patch::Apply(body)).await.unwrap_or_else(|error| panic!("CRD {name}: {error}"));
-    eventually(&format!("CRD {name} is established"), async || {
-        let crd = api.get(&name).await.map_err(|error| error.to_string())?;
-        let conditions = crd.status.and_then(|s| s.conditions).unwrap_or_default();
-        let established = conditions.iter().any(|c| c.type_ == "Established" && c.status == "True");
-        established.then_some(()).ok_or_else(|| format!("{conditions:?}"))
-    })
-    .await;
+    let crd = api.patch(&name, &apply, &Patch::Apply(body)).await.unwrap_or_else(|error| panic!("CRD {name}: {error}"));
+    for version in &crd.spec.versions {
+        let gvk = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &crd.spec.names.plural);
+        let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        eventually(&format!("{}/{} is served", crd.spec.names.plural, version.name), async || {
+            let list =
+                objects.list_metadata(&ListParams::default().limit(1)).await.map_err(|error| error.to_string())?;
+            let since = list.metadata.resource_version.unwrap_or_default();
+            let watched = objects.watch_metadata(&WatchParams::default().timeout(1), &since).await;
+            watched.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+    }
 }

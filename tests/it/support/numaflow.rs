@@ -8,7 +8,7 @@ use kube::{
 use serde_json::json;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{control_plane::install_crd, stand_in, team::Team, wait::eventually};
+use super::{control_plane::install_crd, pauses::unrest_in, stand_in, team::Team, wait::eventually};
 
 const KINDS: [(&str, &str); 4] = [
     ("Pipeline", "pipelines"),
@@ -29,8 +29,19 @@ pub async fn installed(client: &Client) -> RwLockReadGuard<'static, ()> {
 
 /// Sees to it that the kinds are not served, and that no other test needs them for as long as the answer is held.
 pub async fn absent(client: &Client) -> RwLockWriteGuard<'static, ()> {
-    let guard = KINDS_IN_USE.write().await;
+    let guard = alone(client).await;
     remove(client).await;
+    guard
+}
+
+/// Waits until no other test needs the kinds, and looks over the whole cluster what those before have left behind.
+///
+/// # Panics
+/// A pipeline is asked to pause, or has a grace, and its rollout does not ask for it.
+pub async fn alone(client: &Client) -> RwLockWriteGuard<'static, ()> {
+    let guard = KINDS_IN_USE.write().await;
+    let left = unrest_in(client, None).await.expect("pipelines can be listed");
+    assert!(left.is_empty(), "left behind by stories before this one:\n{}", left.join("\n"));
     guard
 }
 
@@ -77,7 +88,8 @@ pub async fn install(client: &Client) {
     }
 }
 
-fn resource(kind: &str) -> ApiResource {
+/// How the API server calls one of the kinds.
+pub fn resource(kind: &str) -> ApiResource {
     let gvk = GroupVersionKind::gvk("numaflow.numaproj.io", "v1alpha1", kind);
     let plural = KINDS.iter().find(|(known, _)| *known == kind).map_or("", |(_, plural)| plural);
     ApiResource::from_gvk_with_plural(&gvk, plural)

@@ -11,7 +11,7 @@ use std::{
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
     runtime::watcher::{self, Event, watcher},
 };
@@ -337,28 +337,41 @@ fn broken(name: &str, states: &[State], cures: bool) -> Vec<String> {
 
 /// Waits until no pipeline of a rollout is asked to pause, or given a grace, that its rollout does not ask for.
 pub async fn assert_at_rest(team: &Team) {
-    let gvk = GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", "PipelineRollout");
-    let resource = ApiResource::from_gvk_with_plural(&gvk, "pipelinerollouts");
-    let rollouts: Api<DynamicObject> = Api::namespaced_with(team.client.clone(), &team.namespace, &resource);
     within(REST, "every pipeline is at rest", async || {
-        let error = |error: kube::Error| error.to_string();
-        let all = numaflow::api(team, "Pipeline").list(&ListParams::default()).await.map_err(error)?.items;
-        // Where there is no such kind there are no rollouts.
-        let rollouts = match rollouts.list(&ListParams::default()).await {
-            Ok(list) => list.items,
-            Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-            Err(other) => return Err(other.to_string()),
-        };
-        let left: Vec<String> = all.iter().filter_map(|pipeline| unrest(pipeline, &rollouts)).collect();
+        let left = unrest_in(&team.client, Some(&team.namespace)).await?;
         if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
     })
     .await;
 }
 
+/// The pipelines of a namespace, or of all, that are asked to pause, or have a grace, and their rollouts do not ask for it.
+///
+/// # Errors
+/// They cannot be listed.
+pub async fn unrest_in(client: &Client, namespace: Option<&str>) -> Result<Vec<String>, String> {
+    let list = async |resource: &ApiResource| {
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+            None => Api::all_with(client.clone(), resource),
+        };
+        match api.list(&ListParams::default()).await {
+            Ok(list) => Ok(list.items),
+            // Where there is no such kind there is none of it.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(other) => Err(other.to_string()),
+        }
+    };
+    let gvk = GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", "PipelineRollout");
+    let pipelines = list(&numaflow::resource("Pipeline")).await?;
+    let rollouts = list(&ApiResource::from_gvk_with_plural(&gvk, "pipelinerollouts")).await?;
+    Ok(pipelines.iter().filter_map(|pipeline| unrest(pipeline, &rollouts)).collect())
+}
+
 /// What a pipeline has in its lifecycle that its rollout does not ask for. One without a rollout is its user's.
 fn unrest(pipeline: &DynamicObject, rollouts: &[DynamicObject]) -> Option<String> {
     let parent = pipeline.labels().get(PARENT)?;
-    let rollout = rollouts.iter().find(|rollout| rollout.name_any() == *parent);
+    let namespace = pipeline.namespace();
+    let rollout = rollouts.iter().find(|r| r.name_any() == *parent && r.namespace() == namespace);
     let asked = |field: &str| {
         let lifecycle = rollout.and_then(|r| r.data.pointer("/spec/pipeline/spec/lifecycle"));
         lifecycle.and_then(|lifecycle| lifecycle.get(field)).cloned().unwrap_or_default()
@@ -372,8 +385,9 @@ fn unrest(pipeline: &DynamicObject, rollouts: &[DynamicObject]) -> Option<String
         return None;
     }
     let name = pipeline.name_any();
+    let namespace = namespace.unwrap_or_default();
     Some(format!(
-        "Pipeline/{name} of PipelineRollout/{parent}: desiredPhase {desired}, pauseGracePeriodSeconds {grace}"
+        "{namespace}: Pipeline/{name} of PipelineRollout/{parent}: desiredPhase {desired}, pauseGracePeriodSeconds {grace}"
     ))
 }
 

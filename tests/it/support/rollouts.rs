@@ -83,8 +83,8 @@ impl Stage {
 }
 
 impl Drop for Stage {
-    /// Every story looks at its end what is left of pauses: there is no moment after the last test at which it could be done
-    /// for all of them, and once a story is over nobody plays Numaflow in its namespaces.
+    /// Every story looks at its end what is left of pauses. The look over all of them, at the end, tells no longer which
+    /// story it was in which the time ran out.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert!(self.looked.load(Ordering::Relaxed), "this story never looked whether its pipelines are at rest");
