@@ -69,7 +69,7 @@ pub struct NumaflowControllerStatus {
     #[serde(default)]
     pub observed_generation: i64,
     /// Conditions, keyed by type.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Identity under which the objects were rendered: `production`, `isolated`, or absent when nothing is rendered.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ mod controller;
 mod crd;
 mod keys;
 mod pipeline;
+mod readable;
 mod rollout;
 mod wait;
 

@@ -151,13 +151,13 @@ pub struct PipelineRolloutStatus {
     #[serde(default)]
     pub observed_generation: i64,
     /// Conditions, keyed by type: Ready, Reconciling and Stalled follow kstatus.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Name of the pipeline.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub child: String,
     /// Highest number given to a pipeline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub name_count: Option<i32>,
     /// What kind of change is under way: empty, or `PipelinePauseAndDrain` while the pipeline is paused for one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -175,7 +175,7 @@ pub struct PipelineRolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_status: Option<PauseStatus>,
     /// Since when the pipeline has been in phase Failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub failed_since: Option<Time>,
     /// Set while the pipeline is in a state that Numaflow never leaves by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub struct PipelineRolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<PipelineAttempt>,
     /// When the phase last became Failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Time>,
 }
 
@@ -211,10 +211,10 @@ pub struct PipelinePause {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<String>,
     /// Since when: time-outs count from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// When it was settled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Time>,
     /// Whether everything was processed then; absent while it is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,16 +223,16 @@ pub struct PipelinePause {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_drained: String,
     /// When the drain was cut short because its time was up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<Time>,
     /// Since when a change of the pipeline itself waits for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub own_since: Option<Time>,
     /// Vertices added meanwhile whose scaling is disabled: Numaflow leaves them without replicas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
 }
 
@@ -262,7 +262,7 @@ pub struct Wedge {
     /// `Running` (it says so, and its sources are paused) or `Paused` (it says so, and its vertices run).
     pub says: String,
     /// Since when it has been seen so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Whether it is being healed: it is paused and resumed (or the other way round) once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -284,7 +284,7 @@ pub struct PipelineAttempt {
     /// `Failed`: not repeated while these are the same; `Blocked`: the server refused it, it is retried.
     pub result: String,
     /// How often in a row the server refused it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::readable::readable")]
     pub tries: i32,
     /// Why: one word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -293,7 +293,7 @@ pub struct PipelineAttempt {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// When.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
 }
 

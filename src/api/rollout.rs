@@ -170,7 +170,7 @@ pub struct NumaflowControllerRolloutStatus {
     #[serde(default)]
     pub observed_generation: i64,
     /// Conditions, keyed by type: Ready, Reconciling and Stalled follow kstatus.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The version that was last confirmed in production.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ pub struct NumaflowControllerRolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
     /// Highest number given to a child.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub name_count: Option<i32>,
     /// What kind of change is under way: empty, `DirectApply`, `PipelinePauseAndDrain` or `Progressive`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -209,7 +209,7 @@ pub struct NumaflowControllerRolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_unavailable: Option<ControllerUnavailable>,
     /// When the phase last became Failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Time>,
 }
 
@@ -218,7 +218,7 @@ pub struct NumaflowControllerRolloutStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ControllerUnavailable {
     /// Since when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Whether it has been so for long enough, and its lease has run out: it is not waited for any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -312,10 +312,10 @@ pub struct Upgrade {
     #[serde(default)]
     pub to: String,
     /// When the attempt started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When this stage started: deadlines count from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub stage_started_at: Option<Time>,
     /// How the assessment stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,7 +330,7 @@ pub struct Upgrade {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub isolated: String,
     /// Since when the clocks of this stage stand still: `spec.paused` is set, or the server refuses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub held_since: Option<Time>,
     /// What the entry of the definition says besides its objects, like `leaderElection: false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,16 +366,16 @@ pub struct Upgrade {
 #[serde(rename_all = "camelCase")]
 pub struct Assessment {
     /// Since when every workload has been healthy without a break; absent while one is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
     /// Who held the lease then; empty where none is asked for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub holder: String,
     /// When that holder had last renewed the lease then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub renewed: Option<Time>,
     /// How often it was healthy and then was not.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "is_zero")]
     pub relapses: i32,
     /// What was wrong the last time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -392,7 +392,7 @@ fn is_zero(n: &i32) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct DrainProgress {
     /// When pipelines were asked to pause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Pipelines waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -447,10 +447,10 @@ pub struct LastAttempt {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// When it started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
 }
 
@@ -464,7 +464,7 @@ pub struct LastForce {
     #[serde(default)]
     pub ended: String,
     /// When.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
 }
 
@@ -475,7 +475,7 @@ pub struct ForcePromoted {
     /// Version attempted.
     pub version: String,
     /// When it was honoured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
 }
 
@@ -499,13 +499,13 @@ pub struct PauseRequest {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub attempt: String,
     /// Since when: the time-out counts from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Longest time for the drain; unset: as long as each pipeline's own grace period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<Wait>,
     /// Since when pipelines are to pause without draining any further, because the time is up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<Time>,
 }
 
@@ -514,13 +514,13 @@ pub struct PauseRequest {
 #[serde(rename_all = "camelCase")]
 pub struct PauseStatus {
     /// When the last pause began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_pause_begin_time: Option<Time>,
     /// When pausing became paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_pause_phase_change_time: Option<Time>,
     /// When the last pause ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_pause_end_time: Option<Time>,
 }
 
