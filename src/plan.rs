@@ -30,6 +30,14 @@ pub struct Plan {
     pub again_after: Option<Duration>,
 }
 
+impl Plan {
+    /// Steps to be taken now.
+    #[must_use]
+    pub fn of(steps: Vec<Step>) -> Self {
+        Self { steps, again_after: None }
+    }
+}
+
 /// Name, uid and resourceVersion of an object that is about to be changed: somebody else's change in between is noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{
-        ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, NumaflowController, NumaflowControllerStatus, Phase,
+        ANNOTATION_FORCE, ConditionType, Conditions, NumaflowController, NumaflowControllerStatus, Phase,
         mark_of_controller,
     },
     controller::{
@@ -18,12 +18,10 @@ use crate::{
         removal::{Leaving, Removal, next},
         standing::{Production, assess},
     },
+    finalizer::{Hold, release},
     live::{Live, ObjectId},
     plan::{Learned, Plan, Step, Version},
-    rollout::{
-        snapshot::{Dependants, Target, Unresolved},
-        without_ours,
-    },
+    rollout::snapshot::{Dependants, Target, Unresolved},
 };
 
 /// One look at the world of one NumaflowController without a rollout.
@@ -51,19 +49,14 @@ pub struct Alone {
 #[must_use]
 pub fn decide(s: &Alone, now: Timestamp) -> Plan {
     let metadata = &s.controller.metadata;
-    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-    let held = finalizers.iter().any(|f| f == FINALIZER);
-    let release = || Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]);
-    if s.namespace_terminating {
-        return if held { release() } else { Plan::default() };
+    let hold = Hold::of(metadata, s.namespace_terminating);
+    if let Hold::First(plan) = hold {
+        return plan;
     }
     let mark = mark_of_controller(metadata.name.as_deref().unwrap_or_default());
     let stored = s.controller.status.clone().unwrap_or_default();
     let inventory: Vec<_> = s.learned.applied.iter().chain(&stored.inventory).cloned().collect();
-    if metadata.deletion_timestamp.is_some() {
-        if !held {
-            return Plan::default();
-        }
+    if hold == Hold::Deleting {
         let removal = next(&Leaving {
             mark: &mark,
             instance: s.controller.spec.instance_id.as_deref().unwrap_or_default(),
@@ -77,7 +70,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
         });
         return match removal {
             Removal::Steps(steps) => Plan::of(steps),
-            Removal::Done => release(),
+            Removal::Done => Plan::of(vec![release(metadata)]),
             Removal::Wait(words) | Removal::Needed(words) => {
                 let message = format!("being deleted, waiting for {words}");
                 let mut plan = say(s, &stored, &Phase::pending(), "Deleting", &message, now);
@@ -85,11 +78,6 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
                 plan
             }
         };
-    }
-    if !held {
-        let mut all = finalizers.to_vec();
-        all.push(FINALIZER.to_owned());
-        return Plan::of(vec![Step::SetFinalizers(all)]);
     }
     let target = match &s.desired {
         Ok(target) => target,

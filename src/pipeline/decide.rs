@@ -14,12 +14,13 @@ use super::{
 };
 use crate::{
     api::{
-        ANNOTATION_RETRY, FINALIZER, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait,
-        child_name, child_number,
+        ANNOTATION_RETRY, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait, child_name,
+        child_number,
     },
+    finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step, Version},
-    rollout::{snapshot::elapsed, without_ours},
+    time::elapsed,
 };
 
 /// Kind of the objects that this tier makes.
@@ -32,22 +33,11 @@ const NUDGE: (Duration, Duration, Duration) =
 /// Decides the next steps.
 #[must_use]
 pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    let rollout = &snapshot.rollout;
-    let finalizers = rollout.metadata.finalizers.as_deref().unwrap_or_default();
-    let held = finalizers.iter().any(|f| f == FINALIZER);
-    if snapshot.namespace_terminating {
-        // Everything goes with the namespace; nothing may be created in it and nobody waits for us.
-        return if held { Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]) } else { Plan::default() };
+    match Hold::of(&snapshot.rollout.metadata, snapshot.namespace_terminating) {
+        Hold::First(plan) => plan,
+        Hold::Deleting => delete::decide(Turn::new(snapshot, now)),
+        Hold::Held => Turn::new(snapshot, now).decide(),
     }
-    if rollout.metadata.deletion_timestamp.is_some() {
-        return if held { delete::decide(Turn::new(snapshot, now)) } else { Plan::default() };
-    }
-    if !held {
-        let mut all = finalizers.to_vec();
-        all.push(FINALIZER.to_owned());
-        return Plan::of(vec![Step::SetFinalizers(all)]);
-    }
-    Turn::new(snapshot, now).decide()
 }
 
 /// One decision in the making.

@@ -6,10 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, FINALIZER, LABEL_POKE, LastForce, Phase},
+    api::{ANNOTATION_FORCE, ConditionType, Conditions, LABEL_POKE, LastForce, Phase},
+    finalizer::release,
     pipeline::decide::{PIPELINE, Turn},
     plan::{Plan, Step},
-    rollout::without_ours,
     words::list,
 };
 
@@ -19,8 +19,6 @@ const DELETION: &str = "the deletion";
 /// Deletes the pipeline, waits until it is gone, then lets go.
 pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let s = turn.s;
-    let finalizers = s.rollout.metadata.finalizers.as_deref().unwrap_or_default();
-    debug_assert!(finalizers.iter().any(|f| f == FINALIZER), "asked only while it is held");
     let forced = turn.annotation(ANNOTATION_FORCE).map(str::to_owned);
     let staying: Vec<_> = s.children.values().filter(|c| !c.deleting).collect();
     let refusal = turn.refusal();
@@ -43,7 +41,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
                 why: "a pipeline that it had to wait for is gone",
             })
             .collect();
-        steps.push(Step::SetFinalizers(without_ours(finalizers)));
+        steps.push(release(&s.rollout.metadata));
         return Plan::of(steps);
     }
     // A text that was honoured before has done its work, unless that was this deletion.
@@ -53,7 +51,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
             turn.next.last_force = Some(LastForce { text, ended: DELETION.to_owned(), at: Some(Time(turn.now)) });
             return write(turn, "being deleted by force");
         }
-        Some(_) => return Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]),
+        Some(_) => return Plan::of(vec![release(&s.rollout.metadata)]),
         None => {}
     }
     let names: Vec<String> = s.children.keys().map(|name| format!("Pipeline/{name}")).collect();

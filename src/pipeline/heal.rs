@@ -10,7 +10,7 @@ use crate::{
     api::{Wedge, pausing},
     numaflow::{LivePipeline, Wedged},
     plan::{Event, Step, Version},
-    rollout::snapshot::elapsed,
+    time::elapsed,
 };
 
 /// Time after which a pipeline that looks wedged is one: a healthy one may look so for a moment.

@@ -17,7 +17,7 @@ use crate::{
     },
     numaflow::{LivePipeline, last_wait},
     plan::Event,
-    rollout::snapshot::{elapsed, not_before},
+    time::{elapsed, not_before},
     words::{duration, list},
 };
 

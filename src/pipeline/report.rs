@@ -11,6 +11,7 @@ use super::{
 use crate::{
     api::{Condition, ConditionType, Conditions, Phase, PipelineRolloutStatus, Strategy, pausing},
     numaflow::LivePipeline,
+    time::of_day,
     words::list,
 };
 
@@ -179,7 +180,7 @@ impl Turn<'_> {
         });
         if want.paused {
             let (doing, reason) = if state == pausing::PAUSED { ("paused", "Paused") } else { ("pausing", "Pausing") };
-            let since = pausing.and_then(|p| p.since.as_ref()).map(|t| t.0.strftime("%H:%M:%S UTC").to_string());
+            let since = pausing.and_then(|p| p.since.as_ref()).map(|t| of_day(t.0));
             let since = since.unwrap_or_default();
             let words = format!("Pipeline/{name} is {doing} since {since} ({})", want.reason);
             let by_user = want.asked_by.iter().all(|by| by == BY_SPEC);

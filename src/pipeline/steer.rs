@@ -13,7 +13,7 @@ use crate::{
     api::{ANNOTATION_RESUME, PipelinePause, pausing},
     numaflow::{GRACE, LivePipeline, Wedged, budget},
     plan::{Event, Step, Version},
-    rollout::snapshot::{elapsed, not_before},
+    time::{elapsed, not_before},
     words::list,
 };
 

@@ -14,7 +14,7 @@ use crate::{
     api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, LastForce, PipelinePause, answer, pausing},
     numaflow::{GRACE, LivePipeline},
     plan::Step,
-    rollout::snapshot::elapsed,
+    time::elapsed,
     words::{duration, list},
 };
 

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
 use crate::{
     api::{ControllerUnavailable, Stage},
     evidence::{Evidence, Look},
     manifest::Manifest,
     plan::Step,
-    rollout::{decide::Turn, snapshot::elapsed},
+    rollout::decide::Turn,
+    time::{elapsed, is_ahead, of_day},
 };
 
 /// Time without an available pod after which a controller whose lease has run out is gone.
@@ -33,12 +32,11 @@ impl Turn<'_> {
             self.next.controller_unavailable = None;
             return None;
         }
-        let ahead = |t: &Time| t.0 > self.now && elapsed(Some(&Time(self.now)), t.0) > Duration::from_secs(5);
         match self.stored.controller_unavailable.clone() {
             // Its pods are being replaced: whoever waits for that has a deadline.
             None if upgrade.is_some() => None,
             Some(known) if known.gone => None,
-            Some(known) if known.since.as_ref().is_some_and(|t| !ahead(t)) => {
+            Some(known) if known.since.as_ref().is_some_and(|t| !is_ahead(t, self.now)) => {
                 if elapsed(known.since.as_ref(), self.now) < PATIENCE {
                     return None;
                 }
@@ -88,7 +86,7 @@ impl Turn<'_> {
     /// The words for a controller that is gone; `None` for one that is there, or may be.
     pub(super) fn gone(&self) -> Option<String> {
         let known = self.next.controller_unavailable.as_ref().filter(|c| c.gone)?;
-        let since = known.since.as_ref().map(|t| t.0.strftime("%H:%M:%S UTC").to_string()).unwrap_or_default();
+        let since = known.since.as_ref().map(|t| of_day(t.0)).unwrap_or_default();
         Some(format!(
             "ControllerUnavailable: no pod of the controller has been available since {since}, and its lease has run out"
         ))

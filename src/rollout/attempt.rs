@@ -18,9 +18,10 @@ use crate::{
         decide::Turn,
         enter::Prepared,
         report::Report,
-        snapshot::{Target, Unresolved, elapsed},
+        snapshot::{Target, Unresolved},
         upkeep::taken,
     },
+    time::elapsed,
     words::list,
 };
 

@@ -6,61 +6,35 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    api::{Assessment, AttemptResult, FINALIZER, NumaflowControllerRolloutStatus, Promoted, Stage, Strategy, Upgrade},
+    api::{Assessment, AttemptResult, NumaflowControllerRolloutStatus, Promoted, Stage, Strategy, Upgrade},
     controller::standing::Standing,
+    finalizer::Hold,
     plan::{Event, Plan, Step},
     rollout::{
         alive::in_production,
         delete,
         report::Report,
         resolve::Manner,
-        snapshot::{Revision, Snapshot, Target, Unresolved, not_before},
+        snapshot::{Revision, Snapshot, Target, Unresolved},
     },
     settings::Defaults,
+    time::{is_ahead, not_before},
 };
 
 /// Time between two looks for pods that are to be gone.
 const LOOK_FOR_PODS: Duration = Duration::from_secs(3);
 
-/// Times in a status are whole seconds, and clocks differ a little.
-const AHEAD: SignedDuration = SignedDuration::from_secs(5);
-
 /// Decides the next steps.
 #[must_use]
 pub fn decide(snapshot: &Snapshot, defaults: &Defaults, now: Timestamp) -> Plan {
-    let rollout = &snapshot.rollout;
-    let finalizers = rollout.metadata.finalizers.as_deref().unwrap_or_default();
-    let held = finalizers.iter().any(|f| f == FINALIZER);
-    if snapshot.namespace_terminating {
-        // Everything goes with the namespace; nothing may be created in it and nobody waits for us.
-        return if held { Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))]) } else { Plan::default() };
-    }
-    if rollout.metadata.deletion_timestamp.is_some() {
-        return if held { delete::decide(Turn::new(snapshot, defaults, now)) } else { Plan::default() };
-    }
-    if !held {
-        let mut all = finalizers.to_vec();
-        all.push(FINALIZER.to_owned());
-        return Plan::of(vec![Step::SetFinalizers(all)]);
-    }
-    Turn::new(snapshot, defaults, now).decide()
-}
-
-/// The finalizers of others.
-#[must_use]
-pub fn without_ours(finalizers: &[String]) -> Vec<String> {
-    finalizers.iter().filter(|f| *f != FINALIZER).cloned().collect()
-}
-
-impl Plan {
-    /// Steps to be taken now.
-    #[must_use]
-    pub fn of(steps: Vec<Step>) -> Self {
-        Self { steps, again_after: None }
+    match Hold::of(&snapshot.rollout.metadata, snapshot.namespace_terminating) {
+        Hold::First(plan) => plan,
+        Hold::Deleting => delete::decide(Turn::new(snapshot, defaults, now)),
+        Hold::Held => Turn::new(snapshot, defaults, now).decide(),
     }
 }
 
@@ -147,7 +121,7 @@ impl<'a> Turn<'a> {
     /// The attempt with clocks that have begun; `None` where they have. A time that lies ahead (the clock of the last operator
     /// was fast) would hold a deadline back until it comes.
     fn restamped(&self, upgrade: &Upgrade) -> Option<Upgrade> {
-        let ahead = |time: &Time| time.0.duration_since(self.now) > AHEAD;
+        let ahead = |time: &Time| is_ahead(time, self.now);
         let assessment = upgrade
             .assessment
             .clone()

@@ -8,9 +8,10 @@ use crate::{
         Upgrade, mark_of_rollout,
     },
     controller::removal::{Leaving, Removal, next},
+    finalizer::release,
     manifest::Manifest,
     plan::{Plan, Step},
-    rollout::decide::{Turn, without_ours},
+    rollout::decide::Turn,
     words::list,
 };
 
@@ -72,8 +73,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
             if !steps.is_empty() && s.learned.own_refusal().is_none() {
                 return Plan::of(steps);
             }
-            let finalizers = s.rollout.metadata.finalizers.as_deref().unwrap_or_default();
-            Plan::of(vec![Step::SetFinalizers(without_ours(finalizers))])
+            Plan::of(vec![release(&s.rollout.metadata)])
         }
         Removal::Wait(words) => wait(turn, &words),
         Removal::Needed(words) => {

@@ -12,12 +12,8 @@ use crate::{
     controller::standing::Standing,
     numaflow::{GRACE, budget, last_wait},
     plan::Plan,
-    rollout::{
-        decide::Turn,
-        report::Report,
-        snapshot::{PipelineSeen, elapsed},
-        upkeep::Upkeep,
-    },
+    rollout::{decide::Turn, report::Report, snapshot::PipelineSeen, upkeep::Upkeep},
+    time::{elapsed, of_day},
     words::{duration, list},
 };
 
@@ -259,7 +255,7 @@ impl Turn<'_> {
     fn drain_words(&self, seen: &Answers, waited: Duration) -> String {
         let at = |time: Option<&Time>, later: Duration| {
             let then = time.and_then(|t| t.0.checked_add(later).ok()).unwrap_or(self.now);
-            then.strftime("%H:%M:%S UTC").to_string()
+            of_day(then)
         };
         let request = self.next.pause_request.as_ref();
         let since = request.and_then(|r| r.since.as_ref());

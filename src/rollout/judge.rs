@@ -12,7 +12,8 @@ use crate::{
     live::ObjectId,
     manifest::Manifest,
     plan::Step,
-    rollout::{decide::Turn, snapshot::elapsed},
+    rollout::decide::Turn,
+    time::{elapsed, of_day},
     words::duration,
 };
 
@@ -204,5 +205,5 @@ impl Turn<'_> {
 
 /// The words for a window that has begun.
 pub(super) fn in_window(since: &Time, window: Duration) -> String {
-    format!("healthy since {}; it has to stay so for {}", since.0.strftime("%H:%M:%S UTC"), duration(window))
+    format!("healthy since {}; it has to stay so for {}", of_day(since.0), duration(window))
 }

@@ -21,4 +21,4 @@ mod tests;
 mod upkeep;
 mod verify;
 
-pub use decide::{decide, without_ours};
+pub use decide::decide;

@@ -7,6 +7,7 @@ use crate::{
         decide::Turn,
         snapshot::{Revision, Unresolved},
     },
+    time::of_day,
 };
 
 /// What is to be said, before it is written into conditions.
@@ -150,8 +151,7 @@ impl Report {
         match turn.next.pause_request.as_ref().filter(|r| r.active) {
             None => set(ConditionType::PausingPipelines, Some(false), "NoPause", ""),
             Some(request) => {
-                let since =
-                    request.since.as_ref().map(|t| t.0.strftime("%H:%M:%S UTC").to_string()).unwrap_or_default();
+                let since = request.since.as_ref().map(|t| of_day(t.0)).unwrap_or_default();
                 let words =
                     format!("pipelines are asked to pause since {since}, for NumaflowController/{}", request.attempt);
                 set(ConditionType::PausingPipelines, Some(true), "Pause", &words);

@@ -210,19 +210,3 @@ pub fn state_of(child: &NumaflowController) -> Option<UpgradeState> {
     let labels = child.metadata.labels.as_ref()?;
     UpgradeState::parse(labels.get(crate::api::LABEL_UPGRADE_STATE)?)
 }
-
-/// How long since `then`, zero if it lies ahead (clocks differ).
-#[must_use]
-pub fn elapsed(
-    then: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    now: Timestamp,
-) -> std::time::Duration {
-    then.and_then(|t| std::time::Duration::try_from(now.duration_since(t.0)).ok()).unwrap_or_default()
-}
-
-/// A time in whole seconds, as it is stored, never before it: a wait that counts from it is never cut short.
-#[must_use]
-pub fn not_before(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
-    let up = jiff::SignedDuration::from_nanos(999_999_999);
-    k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now.checked_add(up).unwrap_or(now))
-}

@@ -15,9 +15,9 @@ use crate::{
         judge::{Health, Verdict, in_window},
         pause::not_drained,
         report::Report,
-        snapshot::elapsed,
         upkeep::{HandOver, Teardown, taken},
     },
+    time::elapsed,
     words::duration,
 };
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 13] = [
+const PURE: [&str; 15] = [
     "api",
     "controller",
     "definitions",
@@ -16,9 +16,11 @@ const PURE: [&str; 13] = [
     "rollout",
     "changes.rs",
     "fallback.rs",
+    "finalizer.rs",
     "live.rs",
     "manifest.rs",
     "plan.rs",
+    "time.rs",
     "words.rs",
 ];
 
