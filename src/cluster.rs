@@ -31,9 +31,8 @@ use crate::{
     kinds::Kinds,
     live::ObjectId,
     manifest::Part,
-    numaflow::DataPlane,
+    numaflow::{DataPlane, Dependants},
     plan::{Event, Refusal, Step},
-    rollout::snapshot::Dependants,
     world::World,
 };
 

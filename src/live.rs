@@ -37,6 +37,35 @@ impl fmt::Display for ObjectId {
     }
 }
 
+/// Name, uid and resourceVersion of an object that is about to be changed: somebody else's change in between is noticed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
+impl Version {
+    /// The version of an object as last seen.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The same object, whatever has become of it since: it is told by its uid alone.
+    #[must_use]
+    pub fn of_any_state(self) -> Self {
+        Self { resource_version: String::new(), ..self }
+    }
+}
+
 /// One object as last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {

@@ -4,24 +4,27 @@ mod pipeline;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-pub use self::pipeline::{isb_wanted, pipeline};
+pub use self::pipeline::pipeline;
 
 use crate::{
     api::{
         NumaflowController, NumaflowControllerRollout, Stage, UpgradeState, child_number, isolated_instance, short_uid,
     },
-    controller::alone::Alone,
+    controller::{
+        alone::Alone,
+        target::{Target, Unresolved},
+    },
     definitions::{
         Definition, Footprint, Instance, Lookup, cluster_scoped, isolate, leader, lease_of_instance, render,
     },
     live::ObjectId,
     manifest::Manifest,
-    numaflow::LivePipeline,
-    pipeline::{Leaving, snapshot::Held},
+    numaflow::{Held, LivePipeline},
+    pipeline::Leaving,
     plan::Learned,
     rollout::{
         resolve::{Question, Rival, resolve},
-        snapshot::{Revision, Snapshot, Target, Unresolved, state_of},
+        snapshot::{Revision, Snapshot, state_of},
     },
     settings::Settings,
     world::{GroupKind, PinnedContent, World},

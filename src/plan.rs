@@ -15,10 +15,9 @@ use crate::{
         UpgradeState,
     },
     evidence::{Evidence, Look},
-    live::ObjectId,
+    live::{ObjectId, Version},
     manifest::DesiredObject,
-    numaflow::DataPlane,
-    rollout::snapshot::Dependants,
+    numaflow::{DataPlane, Dependants},
 };
 
 /// The next steps for one rollout or NumaflowController, in order. An empty list means that nothing is to be done.
@@ -35,29 +34,6 @@ impl Plan {
     #[must_use]
     pub fn of(steps: Vec<Step>) -> Self {
         Self { steps, again_after: None }
-    }
-}
-
-/// Name, uid and resourceVersion of an object that is about to be changed: somebody else's change in between is noticed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version {
-    /// Name.
-    pub name: String,
-    /// Uid.
-    pub uid: String,
-    /// resourceVersion.
-    pub resource_version: String,
-}
-
-impl Version {
-    /// The version of an object as last seen.
-    #[must_use]
-    pub fn of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Self {
-        Self {
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        }
     }
 }
 

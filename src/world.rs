@@ -17,9 +17,7 @@ use crate::{
     fallback::{Fallbacks, Fault, Said},
     live::{Live, ObjectId},
     manifest::Manifest,
-    numaflow::LivePipeline,
-    pipeline::snapshot::IsbSeen,
-    rollout::snapshot::{Dependant, Dependants},
+    numaflow::{Dependant, Dependants, IsbSeen, LivePipeline},
     settings::Defaults,
     store::Store,
 };

@@ -31,14 +31,6 @@ impl Change {
             Self::Direct(fields) | Self::Pause(fields) | Self::Recreate(fields) => fields,
         }
     }
-
-    /// Whether it is a pause only because there is no trial for what is listed as `progressive`. Worth a word to the
-    /// user.
-    #[must_use]
-    pub fn instead_of_progressive(&self) -> bool {
-        let progressive = |field: &Field| matches!(field.matched, Some((List::Progressive, _)));
-        matches!(self, Self::Pause(fields) if fields.iter().all(progressive))
-    }
 }
 
 /// A field that changes.

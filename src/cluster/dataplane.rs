@@ -17,10 +17,9 @@ use super::{
 use crate::{
     api::{MANAGER_LIFECYCLE, MANAGER_NUMAFLOW},
     kinds,
-    live::ANNOTATION_APPLIED,
-    numaflow::{DataPlane, LivePipeline, VertexPod, VertexSeen},
-    pipeline::snapshot::IsbSeen,
-    plan::{About, Refusal, Version},
+    live::{ANNOTATION_APPLIED, Version},
+    numaflow::{DataPlane, IsbSeen, LivePipeline, VertexPod, VertexSeen},
+    plan::{About, Refusal},
     store::Seen,
 };
 

@@ -20,8 +20,7 @@ use crate::{
     definitions::lease_of_instance,
     evidence::{Evidence, LeaseSeen, Look, PodSeen},
     kinds::{self, NUMAFLOW},
-    numaflow::IsbEvidence,
-    rollout::snapshot::{Dependant, Dependants},
+    numaflow::{Dependant, Dependants, IsbEvidence},
 };
 
 /// Pods of one workload that are looked at: what is wrong with a version is wrong with any of them.

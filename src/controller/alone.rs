@@ -17,11 +17,12 @@ use crate::{
         produce::{Producing, steps},
         removal::{Leaving, Removal, next},
         standing::{Production, assess},
+        target::{Target, Unresolved},
     },
     finalizer::{Hold, release},
-    live::{Live, ObjectId},
-    plan::{Learned, Plan, Step, Version},
-    rollout::snapshot::{Dependants, Target, Unresolved},
+    live::{Live, ObjectId, Version},
+    numaflow::Dependants,
+    plan::{Learned, Plan, Step},
 };
 
 /// One look at the world of one NumaflowController without a rollout.

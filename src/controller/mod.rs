@@ -5,3 +5,4 @@ pub mod produce;
 pub mod removal;
 pub mod standing;
 pub mod status;
+pub mod target;

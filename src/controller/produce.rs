@@ -9,8 +9,9 @@ use crate::{
         standing::Standing,
         status::{Outcome, child_status},
     },
+    live::Version,
     manifest::Manifest,
-    plan::{Event, Learned, Step, Version},
+    plan::{Event, Learned, Step},
 };
 
 /// What is to be produced, and what is known about it.

@@ -8,8 +8,8 @@ use crate::{
     controller::standing::{Production, assess},
     live::{Live, ObjectId},
     manifest::Manifest,
+    numaflow::Dependants,
     plan::{Learned, Step},
-    rollout::snapshot::Dependants,
     words::list,
 };
 

@@ -1,4 +1,4 @@
-//! An ISB service and its StatefulSet at the moment when it mattered. Pure.
+//! An ISB service as last seen, and with its StatefulSet at the moment when it mattered. Pure.
 //!
 //! What the service says of itself is not enough: after a change it says for a moment that it is healthy still, because its
 //! controller has read an old StatefulSet; and which version it runs it does not say at all.
@@ -7,7 +7,42 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-/// An ISB service.
+use super::Held;
+use crate::api::ANNOTATION_INSTANCE;
+
+/// An ISB service, as far as it matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IsbSeen {
+    /// Instance that manages it.
+    pub instance: String,
+    /// Whether it says that it is healthy, about the spec as it is now.
+    pub says_healthy: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// What holds it when it is deleted.
+    pub held: Held,
+}
+
+impl IsbSeen {
+    /// Reads an ISB service as the API server gives it.
+    #[must_use]
+    pub fn read(metadata: &ObjectMeta, data: &Value) -> Self {
+        let status = &data["status"];
+        let observed = status["observedGeneration"].as_i64() == metadata.generation;
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let instance = metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
+        Self {
+            instance: instance.unwrap_or_default(),
+            says_healthy: observed
+                && status["phase"] == "Running"
+                && conditions.iter().all(|condition| condition["status"] == "True"),
+            deleting: metadata.deletion_timestamp.is_some(),
+            held: Held::of(metadata),
+        }
+    }
+}
+
+/// An ISB service, asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IsbEvidence {
     /// Whether it is being deleted.
@@ -204,5 +239,21 @@ mod tests {
         assert_eq!(IsbEvidence { stateful_set: None, ..with(&[]) }.lacks(None), "its StatefulSet does not exist");
         let redis = IsbEvidence { stateful_set: None, version: String::new(), ..with(&[]) };
         assert_eq!(redis.lacks(None), "");
+    }
+
+    #[test]
+    fn an_isb_service_is_healthy_when_all_it_says_is_about_its_spec_of_now_and_good() {
+        let metadata = ObjectMeta { generation: Some(2), ..ObjectMeta::default() };
+        let status = |observed: i64, phase: &str, ready: &str| {
+            json!({"status": {"observedGeneration": observed, "phase": phase, "conditions": [
+                {"type": "Configured", "status": "True"}, {"type": "ChildrenResourcesHealthy", "status": ready},
+            ]}})
+        };
+        let healthy = |data: &Value| IsbSeen::read(&metadata, data).says_healthy;
+        assert!(healthy(&status(2, "Running", "True")));
+        assert!(!healthy(&status(1, "Running", "True")));
+        assert!(!healthy(&status(2, "Pending", "True")));
+        assert!(!healthy(&status(2, "Running", "False")));
+        assert!(!healthy(&json!({})));
     }
 }

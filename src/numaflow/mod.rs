@@ -1,13 +1,17 @@
 //! What is known of Numaflow's kinds: how to read them, and what their states mean. Pure.
 
+mod dependants;
+mod held;
 mod isb;
 mod ownership;
 mod patience;
 mod pipeline;
 mod plane;
 
-pub use isb::{IsbEvidence, StatefulSetSeen};
+pub use dependants::{Dependant, Dependants};
+pub use held::Held;
+pub use isb::{IsbEvidence, IsbSeen, StatefulSetSeen};
 pub use ownership::{Ownership, covers};
 pub use patience::{GRACE, budget, last_wait};
-pub use pipeline::{LivePipeline, Wedged};
+pub use pipeline::{LivePipeline, Wedged, isb_of};
 pub use plane::{DataPlane, VertexPod, VertexSeen};

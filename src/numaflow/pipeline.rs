@@ -7,12 +7,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::Ownership;
+use super::{Held, Ownership};
 use crate::{
     api::{ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP},
-    live::ANNOTATION_APPLIED,
-    pipeline::snapshot::Held,
-    plan::Version,
+    live::{ANNOTATION_APPLIED, Version},
 };
 
 /// One Pipeline as last seen.
@@ -106,7 +104,7 @@ impl LivePipeline {
     #[must_use]
     pub fn held(&self) -> Held {
         Held {
-            object: Version { resource_version: String::new(), ..self.version.clone() },
+            object: self.version.clone().of_any_state(),
             finalizers: self.finalizers.clone(),
             deleted_at: self.deleted_at,
         }
@@ -121,10 +119,7 @@ impl LivePipeline {
     /// The ISB service that it uses.
     #[must_use]
     pub fn isb(&self) -> &str {
-        match self.spec["interStepBufferServiceName"].as_str() {
-            None | Some("") => "default",
-            Some(name) => name,
-        }
+        isb_of(&self.spec)
     }
 
     /// When its pause began, by its controller's clock.
@@ -195,4 +190,10 @@ impl LivePipeline {
             _ => None,
         }
     }
+}
+
+/// The ISB service that a pipeline with this spec uses.
+#[must_use]
+pub fn isb_of(spec: &Value) -> &str {
+    spec["interStepBufferServiceName"].as_str().filter(|name| !name.is_empty()).unwrap_or("default")
 }

@@ -63,15 +63,6 @@ fn belongs_to(pipeline: &LivePipeline, rollout: &PipelineRollout) -> bool {
     (ours || labelled) && child_number(name, &pipeline.version.name).is_some()
 }
 
-/// The ISB service that the pipeline of a rollout is to use.
-#[must_use]
-pub fn isb_wanted(rollout: &PipelineRollout) -> &str {
-    match rollout.spec.pipeline.spec.0["interStepBufferServiceName"].as_str() {
-        None | Some("") => "default",
-        Some(name) => name,
-    }
-}
-
 /// The request of a controller's rollout, while it stands.
 fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
     if rollout.metadata.deletion_timestamp.is_some() {

@@ -17,10 +17,9 @@ use crate::{
         PauseRequest, PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
     },
     kinds,
-    numaflow::LivePipeline,
-    observe,
-    pipeline::snapshot::IsbSeen,
-    plan::Version,
+    live::Version,
+    numaflow::{IsbSeen, LivePipeline},
+    pipeline::isb_wanted,
     store::Change,
     world::{Decoded, NumaflowObject},
 };
@@ -206,7 +205,7 @@ impl Operator {
         }
         // And those that have no pipeline yet.
         for (name, decoded) in self.world.pipeline_rollouts.in_namespace(namespace) {
-            if decoded.good().is_some_and(|rollout| observe::isb_wanted(rollout) == isb) {
+            if decoded.good().is_some_and(|rollout| isb_wanted(rollout) == *isb) {
                 self.queue.add(Task::Pipeline(namespace.clone(), name));
             }
         }

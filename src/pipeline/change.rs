@@ -13,7 +13,7 @@ use crate::{
     api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy, short_hash},
     changes::{self, Change, Field},
     numaflow::{LivePipeline, covers},
-    plan::{NOT_KEPT, Step, Version},
+    plan::{NOT_KEPT, Step},
 };
 
 /// How a pipeline differs from what is asked for; with the changed fields.
@@ -141,7 +141,7 @@ impl Turn<'_> {
             return None;
         }
         // Its resourceVersion would only make it fail when Numaflow is busy with it.
-        let expect = Version { resource_version: String::new(), ..child.version.clone() };
+        let expect = child.version.clone().of_any_state();
         Some(Step::CheckNumaflow { kind: PIPELINE, body: body(child, desired), expect })
     }
 

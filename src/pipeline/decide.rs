@@ -19,7 +19,7 @@ use crate::{
     },
     finalizer::Hold,
     numaflow::LivePipeline,
-    plan::{Event, Plan, Refusal, Step, Version},
+    plan::{Event, Plan, Refusal, Step},
     time::elapsed,
 };
 
@@ -169,8 +169,7 @@ impl<'a> Turn<'a> {
             return self.finish(Vec::new(), report);
         }
         let name = self.next_name();
-        let isb = desired.spec["interStepBufferServiceName"].as_str().filter(|n| !n.is_empty()).unwrap_or("default");
-        let asked = self.requests_of(desired.instance(), isb).any(|r| self.holds_when_made(r));
+        let asked = self.requests_of(desired.instance(), desired.isb()).any(|r| self.holds_when_made(r));
         let paused = desired.wants_paused() || (asked && !self.allows_data_loss());
         let phase = if paused { Some(json!("Paused")) } else { desired.phase.as_ref().map(|p| json!(p)) };
         let grace = desired.grace.map(|g| json!(g));
@@ -234,7 +233,7 @@ impl<'a> Turn<'a> {
             return None;
         }
         let labels = json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}});
-        let object = Version { resource_version: String::new(), ..child.version.clone() };
+        let object = child.version.clone().of_any_state();
         Some(Step::PatchNumaflow {
             kind: PIPELINE,
             object,

@@ -8,9 +8,10 @@ use super::template::Names;
 use crate::{
     api::{
         ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP, LABEL_ISB, LABEL_PARENT, LABEL_UPGRADE_STATE, PipelineRollout,
-        UpgradeState, label_value, short_hash,
+        UpgradeState, child_name, label_value, short_hash,
     },
     live::ANNOTATION_APPLIED,
+    numaflow::isb_of,
 };
 
 /// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
@@ -80,19 +81,18 @@ impl Desired {
             map.into_iter().map(|(key, value)| (key, names.fill(&value))).collect()
         };
         let rollout_name = rollout.metadata.name.as_deref().unwrap_or_default();
-        let isb = spec.get("interStepBufferServiceName").and_then(Value::as_str).filter(|n| !n.is_empty());
+        let spec = Value::Object(spec);
         let mut labels = fill(metadata.labels);
         labels.extend([
             (LABEL_PARENT.to_owned(), label_value(rollout_name)),
             (LABEL_UPGRADE_STATE.to_owned(), UpgradeState::Promoted.as_str().to_owned()),
-            (LABEL_ISB.to_owned(), label_value(isb.unwrap_or("default"))),
+            (LABEL_ISB.to_owned(), label_value(isb_of(&spec))),
         ]);
         let mut annotations = fill(metadata.annotations);
         // Copied from a pipeline, these would be claims about this one; Numaflow, kubectl and this operator write them.
         for key in [ANNOTATION_APPLIED, ANNOTATION_PAUSE_TIMESTAMP, LAST_APPLIED] {
             annotations.remove(key);
         }
-        let spec = Value::Object(spec);
         let mut desired = Self { labels, annotations, spec, phase, grace, hash: String::new() };
         desired.hash = desired.hashed();
         Ok(desired)
@@ -124,6 +124,12 @@ impl Desired {
     #[must_use]
     pub fn wants_paused(&self) -> bool {
         self.phase.as_deref() == Some("Paused")
+    }
+
+    /// The ISB service that it is to use.
+    #[must_use]
+    pub fn isb(&self) -> &str {
+        isb_of(&self.spec)
     }
 
     /// Instance of the controller that is to manage it.
@@ -163,5 +169,37 @@ impl Desired {
         let scale = found.map_or(&Value::Null, |v| &v["scale"]);
         let most = scale["max"].as_i64().unwrap_or(i64::MAX);
         scale["min"].as_i64().unwrap_or(1).max(0).min(most)
+    }
+}
+
+/// The ISB service that the pipeline of a rollout is to use: the one on record or, before there is one, the next.
+#[must_use]
+pub fn isb_wanted(rollout: &PipelineRollout) -> String {
+    let (metadata, status) = (&rollout.metadata, rollout.status.as_ref());
+    let next = || {
+        child_name(metadata.name.as_deref().unwrap_or_default(), status.and_then(|s| s.name_count).unwrap_or_default())
+    };
+    let name = status.map(|s| s.child.clone()).filter(|child| !child.is_empty()).unwrap_or_else(next);
+    let names = Names { pipeline: &name, namespace: metadata.namespace.as_deref().unwrap_or_default() };
+    names.fill(isb_of(&rollout.spec.pipeline.spec.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_isb_service_that_is_wanted_is_the_one_that_the_pipeline_will_name() {
+        let mut rollout: PipelineRollout = serde_json::from_value(json!({
+            "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout",
+            "metadata": {"name": "my", "namespace": "team"},
+            "spec": {"pipeline": {"spec": {"interStepBufferServiceName": "{{.pipeline-namespace}}-{{.pipeline-name}}"}}},
+        }))
+        .unwrap();
+        assert_eq!(isb_wanted(&rollout), Desired::of(&rollout, "my-0").unwrap().isb());
+        rollout.status.get_or_insert_default().child = "my-3".to_owned();
+        assert_eq!(isb_wanted(&rollout), "team-my-3");
+        rollout.spec.pipeline.spec.0 = json!({});
+        assert_eq!(isb_wanted(&rollout), "default");
     }
 }

@@ -9,7 +9,7 @@ use super::decide::{PIPELINE, Turn};
 use crate::{
     api::{Wedge, pausing},
     numaflow::{LivePipeline, Wedged},
-    plan::{Event, Step, Version},
+    plan::{Event, Step},
     time::elapsed,
 };
 
@@ -76,7 +76,7 @@ impl Turn<'_> {
         let phase = if phase == RUN { Value::Null } else { json!(phase) };
         Some(vec![Step::PatchNumaflow {
             kind: PIPELINE,
-            object: Version { resource_version: String::new(), ..child.version.clone() },
+            object: child.version.clone().of_any_state(),
             patch: Arc::new(json!({"spec": {"lifecycle": {"desiredPhase": phase}}})),
             why: "healing: it is told the other phase, and then the right one",
         }])

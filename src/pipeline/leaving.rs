@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::snapshot::Held;
-use crate::plan::{Plan, Step};
+use crate::{
+    numaflow::Held,
+    plan::{Plan, Step},
+};
 
 /// Time that a controller which is being ended itself may take for what it holds.
 const PATIENCE: Duration = Duration::from_secs(40);

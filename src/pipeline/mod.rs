@@ -17,4 +17,5 @@ mod tests;
 mod want;
 
 pub use decide::decide;
+pub use desired::isb_wanted;
 pub use leaving::{Leaving, leave};

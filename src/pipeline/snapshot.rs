@@ -3,13 +3,11 @@
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
 
 use crate::{
-    api::{ANNOTATION_INSTANCE, PipelineRollout, Strategy},
-    numaflow::LivePipeline,
-    plan::{Learned, Version},
+    api::{PipelineRollout, Strategy},
+    numaflow::{IsbSeen, LivePipeline},
+    plan::Learned,
 };
 
 /// One look at the world of one PipelineRollout.
@@ -74,82 +72,4 @@ pub enum Scope {
 pub struct Controller {
     /// Whether it is certain that nobody acts for its pipelines.
     pub gone: bool,
-}
-
-/// An ISB service, as far as it matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IsbSeen {
-    /// Instance that manages it.
-    pub instance: String,
-    /// Whether it says that it is healthy, about the spec as it is now.
-    pub says_healthy: bool,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// What holds it when it is deleted.
-    pub held: Held,
-}
-
-/// What holds an object of Numaflow's that is being deleted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Name and uid; the resourceVersion does not matter.
-    pub object: Version,
-    /// Its finalizers.
-    pub finalizers: Vec<String>,
-    /// Since when it is being deleted.
-    pub deleted_at: Option<Timestamp>,
-}
-
-impl Held {
-    /// Reads metadata.
-    #[must_use]
-    pub fn of(metadata: &ObjectMeta) -> Self {
-        Self {
-            object: Version { resource_version: String::new(), ..Version::of(metadata) },
-            finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            deleted_at: metadata.deletion_timestamp.as_ref().map(|t| t.0),
-        }
-    }
-}
-
-impl IsbSeen {
-    /// Reads an ISB service as the API server gives it.
-    #[must_use]
-    pub fn read(metadata: &ObjectMeta, data: &Value) -> Self {
-        let status = &data["status"];
-        let observed = status["observedGeneration"].as_i64() == metadata.generation;
-        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let instance = metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
-        Self {
-            instance: instance.unwrap_or_default(),
-            says_healthy: observed
-                && status["phase"] == "Running"
-                && conditions.iter().all(|condition| condition["status"] == "True"),
-            deleting: metadata.deletion_timestamp.is_some(),
-            held: Held::of(metadata),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn an_isb_service_is_healthy_when_all_it_says_is_about_its_spec_of_now_and_good() {
-        let metadata = ObjectMeta { generation: Some(2), ..ObjectMeta::default() };
-        let status = |observed: i64, phase: &str, ready: &str| {
-            json!({"status": {"observedGeneration": observed, "phase": phase, "conditions": [
-                {"type": "Configured", "status": "True"}, {"type": "ChildrenResourcesHealthy", "status": ready},
-            ]}})
-        };
-        let healthy = |data: &Value| IsbSeen::read(&metadata, data).says_healthy;
-        assert!(healthy(&status(2, "Running", "True")));
-        assert!(!healthy(&status(1, "Running", "True")));
-        assert!(!healthy(&status(2, "Pending", "True")));
-        assert!(!healthy(&status(2, "Running", "False")));
-        assert!(!healthy(&json!({})));
-    }
 }

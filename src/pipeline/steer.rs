@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{
     api::{ANNOTATION_RESUME, PipelinePause, pausing},
+    live::Version,
     numaflow::{GRACE, LivePipeline, Wedged, budget},
-    plan::{Event, Step, Version},
+    plan::{Event, Step},
     time::{elapsed, not_before},
     words::list,
 };
@@ -313,7 +314,7 @@ impl Turn<'_> {
         if let Some(refusal) = self.s.learned.steering_refusal() {
             return Steering::Unsafe(format!("the server, which says: {}", refusal.message));
         }
-        let object = Version { resource_version: String::new(), ..child.version.clone() };
+        let object = child.version.clone().of_any_state();
         Steering::Steps(vec![Step::PatchNumaflow { kind: PIPELINE, object, patch: Arc::new(patch), why }])
     }
 

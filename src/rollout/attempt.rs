@@ -9,18 +9,15 @@ use crate::{
         ANNOTATION_RETRY, AttemptResult, ForcePromoted, LastAttempt, Stage, Strategy, Upgrade, child_name,
         child_number, fit, short_uid,
     },
-    controller::standing::Standing,
+    controller::{
+        standing::Standing,
+        target::{Target, Unresolved},
+    },
     definitions::Definition,
     evidence::{Evidence, Look},
     manifest::Manifest,
     plan::{Event, Pin, Plan, Step},
-    rollout::{
-        decide::Turn,
-        enter::Prepared,
-        report::Report,
-        snapshot::{Target, Unresolved},
-        upkeep::taken,
-    },
+    rollout::{decide::Turn, enter::Prepared, report::Report, upkeep::taken},
     time::elapsed,
     words::list,
 };

@@ -11,7 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::{Assessment, AttemptResult, NumaflowControllerRolloutStatus, Promoted, Stage, Strategy, Upgrade},
-    controller::standing::Standing,
+    controller::{
+        standing::Standing,
+        target::{Target, Unresolved},
+    },
     finalizer::Hold,
     plan::{Event, Plan, Step},
     rollout::{
@@ -19,7 +22,7 @@ use crate::{
         delete,
         report::Report,
         resolve::Manner,
-        snapshot::{Revision, Snapshot, Target, Unresolved},
+        snapshot::{Revision, Snapshot},
     },
     settings::Defaults,
     time::{is_ahead, not_before},

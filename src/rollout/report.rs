@@ -2,11 +2,8 @@
 
 use crate::{
     api::{AttemptResult, ConditionType, Conditions, HistoryEntry, Phase, Stage, Strategy},
-    controller::standing::Standing,
-    rollout::{
-        decide::Turn,
-        snapshot::{Revision, Unresolved},
-    },
+    controller::{standing::Standing, target::Unresolved},
+    rollout::{decide::Turn, snapshot::Revision},
     time::of_day,
 };
 

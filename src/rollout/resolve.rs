@@ -5,9 +5,10 @@ use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use crate::{
     api::{ControllerSpec, NumaflowControllerRollout, OnDrainTimeout, RESERVED_INSTANCE_PREFIX, Strategy, Wait},
+    controller::target::{Target, Unresolved},
     definitions::{Definition, Lookup},
     manifest::Manifest,
-    rollout::snapshot::{Revision, Target, Unresolved},
+    rollout::snapshot::Revision,
     settings::Defaults,
     words::list,
 };

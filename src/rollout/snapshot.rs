@@ -8,10 +8,12 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, Promoted, UpgradeState},
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, UpgradeState},
+    controller::target::{Target, Unresolved},
     definitions::Definition,
     live::{Live, ObjectId},
     manifest::Manifest,
+    numaflow::Dependants,
     plan::Learned,
 };
 
@@ -54,48 +56,6 @@ pub struct Snapshot {
     pub learned: Learned,
 }
 
-/// A version that can be attempted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Its version.
-    pub version: String,
-    /// Its instance ID; empty for the instance without a name.
-    pub instance: String,
-    /// Its definition.
-    pub definition: Arc<Definition>,
-    /// Its objects.
-    pub manifest: Arc<Manifest>,
-    /// Set where no ConfigMap defines it any more and the definition comes from a pinned revision: what is missing.
-    pub only_pinned: Option<Unresolved>,
-}
-
-/// Why the version of the spec cannot be attempted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unresolved {
-    /// One word.
-    pub reason: &'static str,
-    /// A sentence that names the object and the field and says what to do.
-    pub message: String,
-}
-
-impl Target {
-    /// Whether this is what is promoted.
-    #[must_use]
-    pub fn is(&self, promoted: &Promoted) -> bool {
-        promoted.version == self.version
-            && promoted.instance_id == self.instance
-            && promoted.definition_hash == self.manifest.hash
-    }
-}
-
-impl Unresolved {
-    /// Whether it is about the definition, rather than about the spec or about another rollout.
-    #[must_use]
-    pub fn is_about_definition(&self) -> bool {
-        !matches!(self.reason, "InvalidSpec" | "InstanceConflict" | "InstanceInUse")
-    }
-}
-
 /// A pinned definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
@@ -128,33 +88,6 @@ pub struct PipelineSeen {
     pub answers: Vec<PauseAnswer>,
     /// The grace period of its spec as it is now, in seconds.
     pub grace: Option<i64>,
-}
-
-/// Numaflow objects whose finalizers or data need a controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dependants {
-    /// Kinds that cannot be listed: an unreadable answer is not an empty one.
-    pub unlisted: Vec<String>,
-    /// Objects as `Kind/name`, with their instance.
-    pub objects: Vec<Dependant>,
-}
-
-/// One Numaflow object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dependant {
-    /// Kind.
-    pub kind: String,
-    /// Name.
-    pub name: String,
-    /// Instance that manages it; empty for the one without a name.
-    pub instance: String,
-}
-
-impl Dependants {
-    /// Names of the objects of an instance, as `Kind/name`.
-    pub fn of_instance<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a Dependant> {
-        self.objects.iter().filter(move |d| d.instance == instance)
-    }
 }
 
 impl Snapshot {

@@ -11,9 +11,9 @@ use crate::{
         produce::{Producing, steps},
         standing::{Production, Standing, assess},
     },
-    live::ObjectId,
+    live::{ObjectId, Version},
     manifest::Manifest,
-    plan::{Plan, Step, Version},
+    plan::{Plan, Step},
     rollout::{
         decide::Turn,
         report::Report,

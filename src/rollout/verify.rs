@@ -11,7 +11,8 @@ use crate::{
         UpgradeState, isolated_instance,
     },
     controller::standing::Standing,
-    plan::{Event, Plan, Refusal, Step, Version},
+    live::Version,
+    plan::{Event, Plan, Refusal, Step},
     rollout::{
         decide::Turn,
         judge::{Health, Verdict},

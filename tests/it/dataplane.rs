@@ -11,7 +11,8 @@ use kube::{
 use numaplane::{
     api::{FINALIZER, NumaflowControllerRollout, PipelineRollout},
     cluster::{Cluster, Failure, Lesson, Subject},
-    plan::{Step, Version},
+    live::Version,
+    plan::Step,
     settings::Defaults,
     world::World,
 };

@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{PipelineRollout, PipelineRolloutStatus, Raw, Strategy},
-    numaflow::{DataPlane, LivePipeline, Ownership, VertexPod, VertexSeen},
+    live::Version,
+    numaflow::{DataPlane, IsbSeen, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
         decide,
-        snapshot::{Controller, IsbSeen, Request, Scope, Snapshot},
+        snapshot::{Controller, Request, Scope, Snapshot},
     },
-    plan::{About, Learned, Plan, Refusal, Step, Version},
+    plan::{About, Learned, Plan, Refusal, Step},
 };
 
 /// How Numaflow is and what it is told of the data.

@@ -22,17 +22,19 @@ use crate::{
         NumaflowControllerRollout, NumaflowControllerRolloutSpec, StrategySpec, UpgradeState, Wait,
         is_mark_of_isolated, isolated_instance, mark_of_isolated, mark_of_rollout,
     },
+    controller::target::Target,
     definitions::{
         Definition, Footprint, Instance, Lookup, PermittedKinds, isolate, leader, lease_of_instance, render,
     },
     evidence::{Evidence, Look},
     live::{Live, ObjectId, Workload},
     manifest::{DesiredObject, Manifest, Part},
+    numaflow::{Dependant, Dependants},
     plan::{About, Learned, Plan, Refusal, Step},
     rollout::{
         decide,
         resolve::{Question, Rival, resolve},
-        snapshot::{Dependant, Dependants, Revision, Snapshot, Target, state_of},
+        snapshot::{Revision, Snapshot, state_of},
     },
     settings::Defaults,
 };
