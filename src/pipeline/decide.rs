@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{
-    change::Applying, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering, want::Want,
+    change::Applying, clocks, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering, want::Want,
 };
 use crate::{
     api::{
@@ -48,7 +48,7 @@ pub(super) struct Turn<'a> {
     pub(super) child: Option<&'a Arc<LivePipeline>>,
     /// What it should be like, or why that cannot be told.
     pub(super) desired: Result<Desired, String>,
-    /// The status as stored.
+    /// The status as stored, with clocks that run.
     pub(super) stored: PipelineRolloutStatus,
     /// The status in the making.
     pub(super) next: PipelineRolloutStatus,
@@ -58,7 +58,7 @@ pub(super) struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        let stored = snapshot.rollout.status.clone().unwrap_or_default();
+        let stored = clocks::running(snapshot.rollout.status.clone().unwrap_or_default(), now);
         let mut next = stored.clone();
         next.observed_generation = snapshot.rollout.metadata.generation.unwrap_or_default();
         let child = current(snapshot, &stored.child);
@@ -273,7 +273,7 @@ impl<'a> Turn<'a> {
             report.write(&mut self);
         }
         let resumes = steps.iter().any(is_resume);
-        if self.next != self.stored && !resumes {
+        if self.s.rollout.status.as_ref() != Some(&self.next) && !resumes {
             let status = Box::new(self.next);
             steps = vec![Step::WritePipelineStatus { status, events: self.events }];
         }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod change;
+mod clocks;
 pub mod decide;
 mod delete;
 mod desired;

@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use numaplane::api::NumaflowControllerRollout;
+use numaplane::api::{NumaflowControllerRollout, PipelineRollout};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -91,6 +91,21 @@ async fn a02_a_first_controller_that_the_server_rejects_asks_for_no_pause_and_a_
     stage.at_rest().await;
     stage.never_flipped("a-0");
     assert!(!stage.recorder.states("a-0")[0].wants_pause());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_a_script_broke_in_the_middle_of_a_drain_leaves_no_pipeline_paused() {
+    let knobs = json!({"never-pauses": "true"});
+    let (stage, _operator) = Stage::running("broken-status", &[("a", knobs.clone()), ("b", knobs)]).await;
+    let team = stage.team();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    team.break_status::<PipelineRollout>("a").await;
+    team.break_status::<NumaflowControllerRollout>(ROLLOUT).await;
+    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    team.set_version(ROLLOUT, "1.8.0").await;
+    stage.all_run(&["a", "b"]).await;
+    stage.at_rest().await;
 }
 
 /// A write to one of these pipelines.

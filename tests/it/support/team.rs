@@ -73,6 +73,15 @@ impl Team {
         self.api::<K>().create(&PostParams::default(), &object).await.expect("the object can be created")
     }
 
+    /// Stores a time in a status that the schema takes and nobody can read: what another version, or a script, could write.
+    pub async fn break_status<K>(&self, name: &str)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let patch = Patch::Merge(json!({"status": {"lastFailureTime": "9999-12-31T23:59:59Z"}}));
+        self.api::<K>().patch_status(name, &PatchParams::default(), &patch).await.expect("the status can be written");
+    }
+
     /// Changes an object as somebody with kubectl does.
     pub async fn edit<K>(&self, name: &str, patch: Value) -> K
     where
