@@ -13,7 +13,7 @@
 //! | [`changes`] | which change of a pipeline, ISB service or MonoVertex needs what (pure) |
 //! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
 //! | [`pipeline`], [`numaflow`] | pipelines: what to do next, and what their states mean (pure) |
-//! | [`finalizer`], [`time`] | when an object is held and let go, and how times in a status count (pure) |
+//! | [`summary`], [`finalizer`], [`time`] | what a turn comes to, when an object is held and let go, how times in a status count (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
@@ -46,6 +46,7 @@ pub mod queue;
 pub mod rollout;
 pub mod settings;
 pub mod store;
+pub mod summary;
 pub mod time;
 pub mod watch;
 pub mod words;

@@ -10,7 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{
-    change::Applying, clocks, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering, want::Want,
+    change::Applying,
+    clocks,
+    delete,
+    desired::Desired,
+    report::{self, Report},
+    snapshot::Snapshot,
+    steer::Steering,
+    want::Want,
 };
 use crate::{
     api::{
@@ -20,6 +27,7 @@ use crate::{
     finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step},
+    summary::Summary,
     time::elapsed,
 };
 
@@ -101,25 +109,25 @@ impl<'a> Turn<'a> {
     fn decide(mut self) -> Plan {
         if !self.s.served {
             let words = "the API server does not serve Numaflow's Pipelines yet; install its CustomResourceDefinitions";
-            return self.finish(Vec::new(), Report::pending("KindNotServed", words));
+            return self.finish(Vec::new(), Summary::pending("KindNotServed", words));
         }
         if self.child.is_none() && !self.s.unknown.is_empty() {
             // What is not listed is not gone: nothing that is on record about it is touched.
             let words = format!("waiting for {} to be listed", self.s.unknown.join(", "));
-            return self.finish(Vec::new(), Report::pending("Starting", &words));
+            return self.finish(Vec::new(), Summary::pending("Starting", &words));
         }
         let Some(child) = self.child else { return self.make() };
         child.version.name.clone_into(&mut self.next.child);
         if child.deleting {
             let words =
                 format!("Pipeline/{} is being deleted; another one is made when it is gone", child.version.name);
-            return self.finish(Vec::new(), Report::pending("Deleting", &words));
+            return self.finish(Vec::new(), Summary::pending("Deleting", &words));
         }
         self.next.failed_since =
             (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(Time(self.now)));
         if let Some(steps) = self.heal(child) {
             self.answer(child, &Want::default());
-            return self.finish(steps, Report::wedged(child));
+            return self.finish(steps, report::wedged(child));
         }
         let pending = self.pending(child);
         let want = self.want(child, &pending);
@@ -161,11 +169,11 @@ impl<'a> Turn<'a> {
             Ok(desired) => desired.clone(),
             Err(words) => {
                 let words = words.clone();
-                return self.finish(Vec::new(), Report::failed("InvalidSpec", &words));
+                return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words));
             }
         };
         if let Some(refusal) = self.refusal() {
-            let report = Report::blocked(&refusal.reason, &refusal.message);
+            let report = Summary::blocked(&refusal.reason, &refusal.message);
             return self.finish(Vec::new(), report);
         }
         let name = self.next_name();
@@ -176,7 +184,7 @@ impl<'a> Turn<'a> {
         self.next.name_count = child_number(self.name(), &name);
         self.next.pause_requests = Vec::new();
         let body = Arc::new(desired.body(&name, phase.as_ref(), grace.as_ref()));
-        let report = Report::pending("Creating", &format!("Pipeline/{name} is being made"));
+        let report = Summary::pending("Creating", &format!("Pipeline/{name} is being made"));
         self.finish(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect: None }], report)
     }
 
@@ -263,7 +271,8 @@ impl<'a> Turn<'a> {
 
     /// The end of a decision. The status goes first, so that what a step is taken for is on record; but no status stands in the
     /// way of a resume.
-    pub(super) fn finish(mut self, mut steps: Vec<Step>, report: Report) -> Plan {
+    pub(super) fn finish(mut self, mut steps: Vec<Step>, report: impl Into<Report>) -> Plan {
+        let report = report.into();
         // What was refused and is tried again says so until it is known what came of it.
         let again = report.is_another_try(&self.stored, self.next.observed_generation) && !steps.is_empty();
         if again {

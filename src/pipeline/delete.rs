@@ -6,10 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::{
-    api::{ANNOTATION_FORCE, ConditionType, Conditions, LABEL_POKE, LastForce, Phase},
+    api::{ANNOTATION_FORCE, LABEL_POKE, LastForce},
     finalizer::release,
     pipeline::decide::{PIPELINE, Turn},
     plan::{Plan, Step},
+    summary::deleting,
     words::list,
 };
 
@@ -70,15 +71,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
 }
 
 fn write(mut turn: Turn<'_>, message: &str) -> Plan {
-    let generation = turn.next.observed_generation;
-    let mut conditions = Conditions::from_stored(&turn.stored.conditions);
-    conditions.set(ConditionType::Deleting, Some(true), "Waiting", message, generation, turn.now);
-    conditions.set(ConditionType::Ready, Some(false), "Deleting", message, generation, turn.now);
-    conditions.set(ConditionType::Reconciling, Some(true), "Deleting", message, generation, turn.now);
-    conditions.remove(ConditionType::Stalled);
-    turn.next.conditions = conditions.into_vec();
-    turn.next.phase = Phase::pending();
-    message.clone_into(&mut turn.next.message);
+    deleting(&mut turn.next, message, turn.now);
     turn.next.pause_requests = Vec::new();
     let mut plan = Plan::default();
     if turn.next != turn.stored {

@@ -17,7 +17,8 @@ use crate::{
     evidence::{Evidence, Look},
     manifest::Manifest,
     plan::{Event, Pin, Plan, Step},
-    rollout::{decide::Turn, enter::Prepared, report::Report, upkeep::taken},
+    rollout::{decide::Turn, enter::Prepared, report, upkeep::taken},
+    summary::Summary,
     time::elapsed,
     words::list,
 };
@@ -44,13 +45,13 @@ impl Turn<'_> {
         let refused = learned.own_refusal().or_else(|| learned.refusal_of(&standing));
         if let Some(refusal) = refused.or_else(|| learned.silence_of(&standing)).cloned() {
             self.fail(key, Stage::Resolve, AttemptResult::Blocked, &refusal.reason, &refusal.message);
-            return self.keep(Report::blocked(&refusal.reason, &refusal.message));
+            return self.keep(Summary::blocked(&refusal.reason, &refusal.message));
         }
         if let Some((id, owner)) = standing.taken.first() {
             let words = taken(id, owner);
             self.fail(key, Stage::Resolve, AttemptResult::Blocked, "ObjectExists", &words);
             self.again_after = Some(LOOK_AGAIN);
-            return self.keep(Report::blocked("ObjectExists", &words));
+            return self.keep(Summary::blocked("ObjectExists", &words));
         }
         let unchecked: Vec<_> = standing
             .to_apply
@@ -71,7 +72,7 @@ impl Turn<'_> {
             if let Some(refusal) = self.s.learned.trouble_with(copy.objects.iter()).cloned() {
                 let words = format!("of the isolated copy: {}", refusal.message);
                 self.fail(key, Stage::Resolve, AttemptResult::Blocked, &refusal.reason, &words);
-                return self.keep(Report::blocked(&refusal.reason, &words));
+                return self.keep(Summary::blocked(&refusal.reason, &words));
             }
             if copy.objects.iter().any(|o| !self.s.learned.has_checked(o)) {
                 return Plan::of(vec![Step::Check(copy.objects.clone())]);
@@ -87,7 +88,7 @@ impl Turn<'_> {
             Prepared::Unknown(words) => {
                 self.fail(key, Stage::Resolve, AttemptResult::Blocked, "NoAnswer", &words);
                 self.again_after = Some(LOOK_AGAIN);
-                return self.keep(Report::blocked("NoAnswer", &words));
+                return self.keep(Summary::blocked("NoAnswer", &words));
             }
         };
         let revision = self.revision_name(target);
@@ -123,7 +124,7 @@ impl Turn<'_> {
             return self.enter(upgrade, rolls, None);
         }
         self.next.upgrade = Some(upgrade);
-        self.save(None, Report::verifying(&target.version, ""))
+        self.save(None, report::verifying(&target.version, ""))
     }
 
     /// What an attempt that starts now has to prove itself in.

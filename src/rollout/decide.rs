@@ -20,11 +20,12 @@ use crate::{
     rollout::{
         alive::in_production,
         delete,
-        report::Report,
+        report::{self, Report},
         resolve::Manner,
         snapshot::{Revision, Snapshot},
     },
     settings::Defaults,
+    summary::Summary,
     time::{is_ahead, not_before},
 };
 
@@ -84,12 +85,13 @@ impl<'a> Turn<'a> {
         if let Some(adopted) = self.promoted_by_label() {
             self.next.promoted = Some(adopted);
             return self
-                .save(None, Report::pending("Adopting", "the promoted child is known by its label; recording it"));
+                .save(None, Summary::pending("Adopting", "the promoted child is known by its label; recording it"));
         }
         let Some(upgrade) = self.stored.upgrade.clone() else { return self.at_rest() };
         if let Some(upgrade) = self.restamped(&upgrade) {
             self.next.upgrade = Some(upgrade);
-            return self.save(None, Report::pending("Restarting", "the clock was set back; the stage counts from now"));
+            return self
+                .save(None, Summary::pending("Restarting", "the clock was set back; the stage counts from now"));
         }
         let stage = Stage::parse(&upgrade.stage);
         if in_production(&upgrade.stage)
@@ -108,7 +110,7 @@ impl<'a> Turn<'a> {
             // Not of this operator's making; production has not been touched in it.
             Some(Stage::Resolve) => {
                 self.next.upgrade = None;
-                self.save(None, Report::pending("Restarting", "starting the attempt afresh"))
+                self.save(None, Summary::pending("Restarting", "starting the attempt afresh"))
             }
             Some(Stage::CutOver) => self.cut_over(upgrade),
             Some(Stage::Confirm) => self.confirm(upgrade),
@@ -172,7 +174,7 @@ impl<'a> Turn<'a> {
                         "paused by spec.paused: version {:?} is not attempted until it is unset",
                         target.version
                     );
-                    return self.keep(Report::pending("Paused", &words));
+                    return self.keep(Summary::pending("Paused", &words));
                 }
                 self.start(&target)
             }
@@ -189,25 +191,24 @@ impl<'a> Turn<'a> {
         }
         let key = self.key(&controller.version, controller.instance(), "");
         self.fail(key, Stage::Resolve, AttemptResult::Failed, why.reason, &why.message);
-        self.keep(Report::failed(why.reason, &why.message))
+        self.keep(Summary::failed(why.reason, &why.message))
     }
 
     /// The desired version is promoted.
     fn steady(self, target: Option<&Target>) -> Plan {
         match target.and_then(|t| t.only_pinned.as_ref()) {
             Some(why) => self.steady_missing(why),
-            None => self.keep(Report::deployed(None)),
+            None => self.keep(report::deployed()),
         }
     }
 
     fn steady_missing(self, why: &Unresolved) -> Plan {
-        let why = why.clone();
-        self.keep(Report::deployed(Some(why)))
+        self.keep(Report::missing(why))
     }
 
     fn keep_failed(self) -> Plan {
         let last = self.stored.last_attempt.clone().unwrap_or_default();
-        self.keep(Report::failed(&last.reason, &last.message))
+        self.keep(Summary::failed(&last.reason, &last.message))
     }
 
     pub(super) fn is_promoted(&self, target: &Target) -> bool {
@@ -228,15 +229,20 @@ impl<'a> Turn<'a> {
     }
 
     /// Writes the status in the making; the next call goes on from there.
-    pub(super) fn save(mut self, standing: Option<&Standing>, report: Report) -> Plan {
-        report.write(&mut self, standing);
+    pub(super) fn save(mut self, standing: Option<&Standing>, report: impl Into<Report>) -> Plan {
+        report.into().write(&mut self, standing);
         let (status, events) = (Box::new(self.next), self.events);
         Plan::of(vec![Step::WriteStatus { status, events }])
     }
 
     /// The end of a decision: what is left to do, and the status if it says anything new.
-    pub(super) fn finish(mut self, mut steps: Vec<Step>, standing: Option<&Standing>, report: Report) -> Plan {
-        report.write(&mut self, standing);
+    pub(super) fn finish(
+        mut self,
+        mut steps: Vec<Step>,
+        standing: Option<&Standing>,
+        report: impl Into<Report>,
+    ) -> Plan {
+        report.into().write(&mut self, standing);
         if self.next != self.stored {
             let (status, events) = (Box::new(self.next.clone()), std::mem::take(&mut self.events));
             steps.insert(0, Step::WriteStatus { status, events });

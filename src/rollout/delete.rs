@@ -3,15 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    api::{
-        ANNOTATION_FORCE, AttemptResult, ConditionType, Conditions, NumaflowControllerRolloutStatus, Phase, Promoted,
-        Upgrade, mark_of_rollout,
-    },
+    api::{ANNOTATION_FORCE, AttemptResult, NumaflowControllerRolloutStatus, Promoted, Upgrade, mark_of_rollout},
     controller::removal::{Leaving, Removal, next},
     finalizer::release,
     manifest::Manifest,
     plan::{Plan, Step},
     rollout::decide::Turn,
+    summary::deleting,
     words::list,
 };
 
@@ -130,15 +128,7 @@ fn keeps(turn: &Turn<'_>, promoted: Option<&Promoted>) -> Option<(String, Arc<Ma
 
 fn wait(mut turn: Turn<'_>, words: &str) -> Plan {
     let message = format!("being deleted, waiting for {words}");
-    let generation = turn.s.generation();
-    let mut conditions = Conditions::from_stored(&turn.stored.conditions);
-    conditions.set(ConditionType::Deleting, Some(true), "Waiting", &message, generation, turn.now);
-    conditions.set(ConditionType::Ready, Some(false), "Deleting", &message, generation, turn.now);
-    conditions.set(ConditionType::Reconciling, Some(true), "Deleting", &message, generation, turn.now);
-    conditions.remove(ConditionType::Stalled);
-    turn.next.conditions = conditions.into_vec();
-    turn.next.phase = Phase::pending();
-    turn.next.message = message;
+    deleting(&mut turn.next, &message, turn.now);
     let left = turn.stored.upgrade.as_ref().map(|u| turn.manner.deadline.saturating_sub(turn.in_stage(u)));
     let again = left.filter(|left| !left.is_zero()).unwrap_or(LONGEST).min(LONGEST);
     let mut plan = Plan { steps: Vec::new(), again_after: turn.look_again_after(Some(again)) };

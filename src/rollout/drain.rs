@@ -12,7 +12,8 @@ use crate::{
     controller::standing::Standing,
     numaflow::{GRACE, budget, last_wait},
     plan::Plan,
-    rollout::{decide::Turn, report::Report, snapshot::PipelineSeen, upkeep::Upkeep},
+    rollout::{decide::Turn, report, snapshot::PipelineSeen, upkeep::Upkeep},
+    summary::Summary,
     time::{elapsed, of_day},
     words::{duration, list},
 };
@@ -174,7 +175,7 @@ impl Turn<'_> {
                 let words =
                     format!("waiting for {} to have seen that the last request was withdrawn", list(&behind, 10));
                 let tidy = self.tidy_around(&upgrade);
-                return self.finish(tidy, production, Report::draining(&upgrade.version, &words));
+                return self.finish(tidy, production, report::draining(&upgrade.version, &words));
             }
             return self.go_on(Upgrade { drain: None, ..upgrade }, production);
         };
@@ -192,7 +193,7 @@ impl Turn<'_> {
                 let drain = seen.record(request.since.clone(), None);
                 let words = self.drain_words(&seen, waited);
                 let tidy = self.tidy_around(&upgrade);
-                let report = Report::draining(&upgrade.version, &words);
+                let report = report::draining(&upgrade.version, &words);
                 self.next.upgrade = Some(Upgrade { drain: Some(drain), ..upgrade });
                 self.finish(tidy, production, report)
             }
@@ -341,7 +342,7 @@ impl Turn<'_> {
         }
         self.request_pause(&upgrade.name);
         let since = self.requested(&upgrade.name).and_then(|r| r.since.clone());
-        let report = Report::draining(&upgrade.version, &self.drain_words(&seen, Duration::ZERO));
+        let report = report::draining(&upgrade.version, &self.drain_words(&seen, Duration::ZERO));
         self.next.upgrade = Some(Upgrade { drain: Some(seen.record(since, None)), ..upgrade });
         self.save(production, report)
     }
@@ -357,8 +358,8 @@ enum Ending {
     Waiting(Option<Duration>),
 }
 
-fn held(version: &str) -> Report {
-    Report::pending(
+fn held(version: &str) -> Summary {
+    Summary::pending(
         "Paused",
         &format!(
             "paused by spec.paused: no pipeline is paused for version {version:?}, and nothing changes, until it is unset"

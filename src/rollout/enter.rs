@@ -10,8 +10,9 @@ use crate::{
         attempt::{Holder, rolls},
         decide::Turn,
         pause::not_drained,
-        report::Report,
+        report,
     },
+    summary::Summary,
 };
 
 /// What is to be known before production's turn.
@@ -85,7 +86,7 @@ impl Turn<'_> {
             Prepared::Unknown(_) if drained => {}
             Prepared::Unknown(words) => {
                 self.again_after = Some(self.manner.interval);
-                return self.finish(Vec::new(), production, Report::blocked("NoAnswer", &words));
+                return self.finish(Vec::new(), production, Summary::blocked("NoAnswer", &words));
             }
         }
         let rolls = rolls(&self.standing(&manifest));
@@ -108,7 +109,7 @@ impl Turn<'_> {
             let note = format!("before version {:?} is put in place: {lost}", upgrade.version);
             self.events.push(Event { warning: true, reason: "NotDrained", note });
         }
-        let report = Report::cutting_over(&upgrade.version, "");
+        let report = report::cutting_over(&upgrade.version, "");
         self.next.upgrade = Some(Upgrade {
             stage: Stage::CutOver.as_str().to_owned(),
             stage_started_at: Some(self.not_before_now()),

@@ -1,91 +1,67 @@
 //! What is said about a rollout: phase, message, conditions. Pure.
 
 use crate::{
-    api::{AttemptResult, ConditionType, Conditions, HistoryEntry, Phase, Stage, Strategy},
+    api::{AttemptResult, ConditionType, Conditions, HistoryEntry, Stage, Strategy},
     controller::{standing::Standing, target::Unresolved},
     rollout::{decide::Turn, snapshot::Revision},
+    summary::{Summary, Unready},
     time::of_day,
 };
 
 /// What is to be said, before it is written into conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    phase: Phase,
-    reason: String,
-    message: String,
-    /// Failed, but the server is asked again and again: it may heal by itself.
-    retried: bool,
+    summary: Summary,
     /// What became of the definition of the promoted version.
     missing: Option<Unresolved>,
     /// Why production cannot be kept as it should be: (reason, message).
     trouble: Option<(String, String)>,
 }
 
+impl From<Summary> for Report {
+    fn from(summary: Summary) -> Self {
+        Self { summary, missing: None, trouble: None }
+    }
+}
+
+/// The desired spec is promoted and confirmed.
+pub(super) fn deployed() -> Summary {
+    Summary::deployed("Deployed")
+}
+
+/// The new version proves itself.
+pub(super) fn verifying(version: &str, waiting: &str) -> Summary {
+    let waiting = if waiting.is_empty() { String::new() } else { format!(": {waiting}") };
+    Summary::pending("Verify", &format!("version {version:?} proves itself beside the running one{waiting}"))
+}
+
+/// Pipelines pause.
+pub(super) fn draining(version: &str, waiting: &str) -> Summary {
+    Summary::pending("Drain", &format!("pipelines pause before version {version:?} is put in place: {waiting}"))
+}
+
+/// Production changes hands.
+pub(super) fn cutting_over(version: &str, waiting: &str) -> Summary {
+    let waiting = if waiting.is_empty() { String::new() } else { format!(", waiting for {waiting}") };
+    Summary::pending("CutOver", &format!("putting version {version:?} in place{waiting}"))
+}
+
+/// The new version is judged.
+pub(super) fn confirming(version: &str, waiting: &str) -> Summary {
+    let waiting = if waiting.is_empty() { String::new() } else { format!(": {waiting}") };
+    Summary::pending("Confirm", &format!("version {version:?} is in place and being judged{waiting}"))
+}
+
+/// The last confirmed version comes back.
+pub(super) fn rolling_back(version: &str, why: &str, waiting: &str) -> Summary {
+    let waiting = if waiting.is_empty() { String::new() } else { format!("; waiting for {waiting}") };
+    Summary::pending("RollBack", &format!("rolling back to version {version:?}, because {why}{waiting}"))
+}
+
 impl Report {
-    fn new(phase: Phase, reason: &str, message: &str) -> Self {
-        Self {
-            phase,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            retried: false,
-            missing: None,
-            trouble: None,
-        }
-    }
-
-    /// Something is waited for.
-    pub(super) fn pending(reason: &str, message: &str) -> Self {
-        Self::new(Phase::pending(), reason, message)
-    }
-
-    /// The desired spec is promoted and confirmed; `missing` says what became of its definition.
-    pub(super) fn deployed(missing: Option<Unresolved>) -> Self {
-        Self { missing, ..Self::new(Phase::deployed(), "Deployed", "Deployed") }
-    }
-
-    /// Only a change will help.
-    pub(super) fn failed(reason: &str, message: &str) -> Self {
-        Self::new(Phase::failed(), reason, message)
-    }
-
-    /// The server refuses; it is asked again.
-    pub(super) fn blocked(reason: &str, message: &str) -> Self {
-        let words = format!("refused by the server, retrying: {message}");
-        Self { retried: true, ..Self::new(Phase::failed(), reason, &words) }
-    }
-
-    /// The new version proves itself.
-    pub(super) fn verifying(version: &str, waiting: &str) -> Self {
-        let waiting = if waiting.is_empty() { String::new() } else { format!(": {waiting}") };
-        Self::pending("Verify", &format!("version {version:?} proves itself beside the running one{waiting}"))
-    }
-
-    /// Pipelines pause.
-    pub(super) fn draining(version: &str, waiting: &str) -> Self {
-        Self::pending("Drain", &format!("pipelines pause before version {version:?} is put in place: {waiting}"))
-    }
-
-    /// Production changes hands.
-    pub(super) fn cutting_over(version: &str, waiting: &str) -> Self {
-        let waiting = if waiting.is_empty() { String::new() } else { format!(", waiting for {waiting}") };
-        Self::pending("CutOver", &format!("putting version {version:?} in place{waiting}"))
-    }
-
-    /// The new version is judged.
-    pub(super) fn confirming(version: &str, waiting: &str) -> Self {
-        let waiting = if waiting.is_empty() { String::new() } else { format!(": {waiting}") };
-        Self::pending("Confirm", &format!("version {version:?} is in place and being judged{waiting}"))
-    }
-
-    /// The last confirmed version comes back.
-    pub(super) fn rolling_back(version: &str, why: &str, waiting: &str) -> Self {
-        let waiting = if waiting.is_empty() { String::new() } else { format!("; waiting for {waiting}") };
-        Self::pending("RollBack", &format!("rolling back to version {version:?}, because {why}{waiting}"))
-    }
-
-    /// Whether the server is asked again and again.
-    pub(super) fn is_retried(&self) -> bool {
-        self.retried
+    /// What is promoted and confirmed is not defined any more.
+    pub(super) fn missing(why: &Unresolved) -> Self {
+        Self { missing: Some(why.clone()), ..deployed().into() }
     }
 
     /// Adds why production cannot be kept as it should be.
@@ -95,102 +71,61 @@ impl Report {
     }
 
     /// Writes phase, message and conditions into the status in the making.
-    pub(super) fn write(mut self, turn: &mut Turn<'_>, standing: Option<&Standing>) {
-        if let Some(words) = skipped(turn)
-            && self.phase == Phase::pending()
-        {
-            self.message = format!("{} ({words})", self.message);
-        }
-        let generation = turn.s.generation();
-        let now = turn.now;
+    pub(super) fn write(self, turn: &mut Turn<'_>, standing: Option<&Standing>) {
+        let (generation, now) = (turn.s.generation(), turn.now);
         let mut conditions = Conditions::from_stored(&turn.stored.conditions);
         let mut set = |kind, status, reason: &str, message: &str| {
-            conditions.set(kind, status, reason, message, generation, now);
+            conditions.set(kind, Some(status), reason, message, generation, now);
         };
-        let trouble = self.trouble.take().or_else(|| {
-            let refusal = standing.and_then(|s| turn.s.learned.refusal_of(s))?;
-            Some((refusal.reason.clone(), refusal.message.clone()))
-        });
         match standing.map(|s| (s.healthy(), s.waiting_for())) {
-            Some((true, _)) => set(ConditionType::ChildResourcesHealthy, Some(true), "Successful", ""),
-            Some((false, waiting)) => {
-                set(ConditionType::ChildResourcesHealthy, Some(false), "Progressing", &waiting);
-            }
+            Some((true, _)) => set(ConditionType::ChildResourcesHealthy, true, "Successful", ""),
+            Some((false, waiting)) => set(ConditionType::ChildResourcesHealthy, false, "Progressing", &waiting),
             None => {}
-        }
-        let healthy = standing.is_none_or(Standing::healthy) && trouble.is_none();
-        let deployed = self.phase == Phase::deployed();
-        match &trouble {
-            Some((reason, message)) => set(ConditionType::ChildResourceDeployed, Some(false), reason, message),
-            None => set(
-                ConditionType::ChildResourceDeployed,
-                Some(deployed),
-                if deployed { "Successful" } else { &self.reason },
-                &self.message,
-            ),
-        }
-        match (deployed, healthy, &trouble) {
-            (true, true, _) => set(ConditionType::Ready, Some(true), &self.reason, &self.message),
-            (true, false, Some((reason, message))) => set(ConditionType::Ready, Some(false), reason, message),
-            (true, false, None) => {
-                let waiting = standing.map(Standing::waiting_for).unwrap_or_default();
-                set(ConditionType::Ready, Some(false), "Unhealthy", &waiting);
-            }
-            (false, ..) => set(ConditionType::Ready, Some(false), &self.reason, &self.message),
         }
         if let Some(last) = &turn.next.last_attempt {
             let done = last.result == AttemptResult::Succeeded.as_str();
             if done || last.result == AttemptResult::Failed.as_str() {
                 let reason = if done { "Succeeded" } else { "Failed" };
-                set(ConditionType::ProgressiveUpgradeSucceeded, Some(done), reason, &last.message);
+                set(ConditionType::ProgressiveUpgradeSucceeded, done, reason, &last.message);
             }
         }
         match turn.next.pause_request.as_ref().filter(|r| r.active) {
-            None => set(ConditionType::PausingPipelines, Some(false), "NoPause", ""),
+            None => set(ConditionType::PausingPipelines, false, "NoPause", ""),
             Some(request) => {
                 let since = request.since.as_ref().map(|t| of_day(t.0)).unwrap_or_default();
                 let words =
                     format!("pipelines are asked to pause since {since}, for NumaflowController/{}", request.attempt);
-                set(ConditionType::PausingPipelines, Some(true), "Pause", &words);
+                set(ConditionType::PausingPipelines, true, "Pause", &words);
             }
         }
-        let pending = self.phase == Phase::pending();
-        let failed = self.phase == Phase::failed();
-        if pending || self.retried {
-            set(ConditionType::Reconciling, Some(true), &self.reason, &self.message);
+        match &self.missing {
+            Some(missing) => set(ConditionType::DefinitionMissing, true, missing.reason, &missing.message),
+            None => conditions.remove(ConditionType::DefinitionMissing),
         }
-        if failed && !self.retried {
-            set(ConditionType::Stalled, Some(true), &self.reason, &self.message);
-        }
-        if let Some(missing) = &self.missing {
-            set(ConditionType::DefinitionMissing, Some(true), missing.reason, &missing.message);
-        }
-        if !pending && !self.retried {
-            conditions.remove(ConditionType::Reconciling);
-        }
-        if !failed || self.retried {
-            conditions.remove(ConditionType::Stalled);
-        }
-        if self.missing.is_none() {
-            conditions.remove(ConditionType::DefinitionMissing);
-        }
+        let unready = self.unready(turn, standing);
         let entry = |r: &Revision| HistoryEntry { revision: r.name.clone(), version: r.version.clone() };
-        let history = turn.kept_revisions().into_iter().map(entry).collect();
-        let next = &mut turn.next;
-        next.history = history;
-        if failed && turn.stored.phase != Phase::failed() {
-            next.last_failure_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
-        }
-        next.phase = self.phase;
-        next.message = self.message;
-        next.conditions = conditions.into_vec();
-        let in_progress = match next.upgrade.as_ref().map(Turn::strategy) {
+        turn.next.history = turn.kept_revisions().into_iter().map(entry).collect();
+        let in_progress = match turn.next.upgrade.as_ref().map(Turn::strategy) {
             None => "",
             Some(Strategy::Progressive) => "Progressive",
             Some(Strategy::PauseAndDrain) => "PipelinePauseAndDrain",
             Some(Strategy::NoStrategy) => "DirectApply",
         };
-        in_progress.clone_into(&mut next.upgrade_in_progress);
+        in_progress.clone_into(&mut turn.next.upgrade_in_progress);
+        self.summary.while_pending(skipped(turn)).write(&mut turn.next, conditions, unready.as_ref(), now);
+    }
+
+    /// Why production is not as it should be.
+    fn unready(&self, turn: &Turn<'_>, standing: Option<&Standing>) -> Option<Unready> {
+        let refusal = || {
+            let refusal = turn.s.learned.refusal_of(standing?)?;
+            Some((refusal.reason.clone(), refusal.message.clone()))
+        };
+        if let Some((reason, message)) = self.trouble.clone().or_else(refusal) {
+            return Some(Unready { reason, message, drifted: true });
+        }
+        let standing = standing.filter(|s| !s.healthy())?;
+        Some(Unready { reason: "Unhealthy".to_owned(), message: standing.waiting_for(), drifted: false })
     }
 }
 

@@ -14,9 +14,10 @@ use crate::{
         decide::Turn,
         judge::{Health, Verdict, in_window},
         pause::not_drained,
-        report::Report,
+        report,
         upkeep::{HandOver, Teardown, taken},
     },
+    summary::Summary,
     time::elapsed,
     words::duration,
 };
@@ -76,7 +77,7 @@ impl Turn<'_> {
                             stage_started_at: Some(self.not_before_now()),
                             ..upgrade.clone()
                         });
-                        let report = Report::confirming(&upgrade.version, &standing.waiting_for());
+                        let report = report::confirming(&upgrade.version, &standing.waiting_for());
                         return self.save(Some(&standing), report);
                     }
                     self.waiting(&standing)
@@ -96,8 +97,8 @@ impl Turn<'_> {
         }
         self.look_again(&upgrade, self.manner.interval);
         let report = match self.s.learned.own_refusal() {
-            Some(refusal) => Report::blocked(&refusal.reason, &refusal.message),
-            None => Report::cutting_over(&upgrade.version, &waiting),
+            Some(refusal) => Summary::blocked(&refusal.reason, &refusal.message),
+            None => report::cutting_over(&upgrade.version, &waiting),
         };
         self.finish(Vec::new(), None, report)
     }
@@ -172,16 +173,16 @@ impl Turn<'_> {
             Verdict::Unknown(words) => {
                 self.withdraw();
                 self.again_after = Some(self.manner.interval);
-                self.finish(Vec::new(), standing, Report::blocked("NoAnswer", &format!("waiting for {words}")))
+                self.finish(Vec::new(), standing, Summary::blocked("NoAnswer", &format!("waiting for {words}")))
             }
             Verdict::Changed(assessment, words) => {
-                let report = Report::confirming(&upgrade.version, &words);
+                let report = report::confirming(&upgrade.version, &words);
                 self.next.upgrade = Some(Upgrade { assessment: Some(assessment), ..upgrade });
                 self.save(standing, report)
             }
             Verdict::Waiting(words, at_most) => {
                 self.again_after = Some(at_most);
-                self.finish(Vec::new(), standing, Report::confirming(&upgrade.version, &words))
+                self.finish(Vec::new(), standing, report::confirming(&upgrade.version, &words))
             }
         }
     }
@@ -201,7 +202,7 @@ impl Turn<'_> {
             (why, lost) => format!("promoted without Verify: {why}; {lost}"),
         };
         self.end(upgrade, AttemptResult::Succeeded, Stage::Confirm.as_str(), "Confirmed", &how);
-        self.save(standing, Report::deployed(None))
+        self.save(standing, report::deployed())
     }
 
     /// The last confirmed version comes back.
@@ -209,7 +210,7 @@ impl Turn<'_> {
         let Some(promoted) = self.stored.promoted.clone() else {
             // Nothing to go back to; the attempt starts afresh.
             self.end(upgrade, AttemptResult::Superseded, &upgrade.failed_stage, &upgrade.reason, &upgrade.message);
-            return self.save(None, Report::pending("Restarting", "nothing is promoted; starting afresh"));
+            return self.save(None, Summary::pending("Restarting", "nothing is promoted; starting afresh"));
         };
         let late = self.is_late(upgrade);
         // With another version waiting, the old one need not prove itself first: it may be what is broken.
@@ -265,7 +266,7 @@ impl Turn<'_> {
         let assessment = Assessment { healthy_since: healthy, ..Assessment::default() };
         let assessment = assessment.healthy_since.is_some().then_some(assessment);
         self.next.upgrade = Some(Upgrade { assessment, ..upgrade.clone() });
-        self.finish(Vec::new(), None, Report::rolling_back(&promoted.version, &upgrade.message, &waiting))
+        self.finish(Vec::new(), None, report::rolling_back(&promoted.version, &upgrade.message, &waiting))
     }
 
     /// Since when what came back is healthy, while it has to stay so for longer; `None` where that is over.
@@ -301,9 +302,9 @@ impl Turn<'_> {
         }
         self.end(upgrade, result, &upgrade.failed_stage, &upgrade.reason, &message);
         let report = if superseded {
-            Report::pending("Superseded", &message)
+            Summary::pending("Superseded", &message)
         } else {
-            Report::failed(&upgrade.reason, &message)
+            Summary::failed(&upgrade.reason, &message)
         };
         self.events.push(Event { warning: !superseded, reason: "RolledBack", note: message });
         self.save(standing, report)
@@ -331,7 +332,7 @@ impl Turn<'_> {
         if reason != SUPERSEDED {
             self.events.push(Event { warning: true, reason: "UpgradeFailed", note: message.to_owned() });
         }
-        self.save(None, Report::rolling_back(&promoted.version, message, ""))
+        self.save(None, report::rolling_back(&promoted.version, message, ""))
     }
 
     /// Another spec came in between. Where production was not touched, or nothing was ever confirmed, there is nothing to go
@@ -343,7 +344,7 @@ impl Turn<'_> {
             return self.start_roll_back(upgrade, SUPERSEDED, &message);
         }
         self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, SUPERSEDED, &message);
-        self.save(None, Report::pending(SUPERSEDED, &message))
+        self.save(None, Summary::pending(SUPERSEDED, &message))
     }
 
     /// A first version that does not come up has nothing to be rolled back to: it is reported, and watched on, so that it
@@ -362,8 +363,8 @@ impl Turn<'_> {
         }
         self.next.upgrade = Some(upgrade);
         let report = match result {
-            AttemptResult::Blocked => Report::blocked(reason, message),
-            _ => Report::failed(reason, message),
+            AttemptResult::Blocked => Summary::blocked(reason, message),
+            _ => Summary::failed(reason, message),
         };
         self.finish(Vec::new(), None, report)
     }

@@ -23,7 +23,8 @@ use crate::{
 
 impl Turn<'_> {
     /// Keeps what is promoted as it should be, and tidies up.
-    pub(super) fn keep(self, report: Report) -> Plan {
+    pub(super) fn keep(self, report: impl Into<Report>) -> Plan {
+        let report = report.into();
         let Some(promoted) = self.next.promoted.clone() else {
             // Nothing was ever confirmed; the child that tried last keeps the label until another takes it over.
             let last = self.holder().map(str::to_owned);

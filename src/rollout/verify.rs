@@ -16,10 +16,11 @@ use crate::{
     rollout::{
         decide::Turn,
         judge::{Health, Verdict},
-        report::Report,
+        report,
         snapshot::state_of,
         upkeep::Upkeep,
     },
+    summary::Summary,
 };
 
 /// How far the isolated copy is.
@@ -65,10 +66,10 @@ impl Turn<'_> {
         }
         let held = self.holds_clocks(&upgrade, &health);
         if let Some(next) = self.with_clocks(&upgrade, held.is_some()) {
-            if held.as_ref().is_some_and(Report::is_retried) {
+            if held.as_ref().is_some_and(Summary::is_retried) {
                 self.again_after = Some(self.manner.interval);
             }
-            let report = held.unwrap_or_else(|| Report::verifying(&upgrade.version, ""));
+            let report = held.unwrap_or_else(|| report::verifying(&upgrade.version, ""));
             let tidy = self.tidy_around(&upgrade);
             self.next.upgrade = Some(next);
             return self.finish(tidy, production, report);
@@ -82,16 +83,16 @@ impl Turn<'_> {
             Verdict::Waiting(words, at_most) => {
                 self.again_after = Some(at_most);
                 let tidy = self.tidy_around(&upgrade);
-                self.finish(tidy, production, Report::verifying(&upgrade.version, &words))
+                self.finish(tidy, production, report::verifying(&upgrade.version, &words))
             }
             // Seen above: the clocks stand still then.
-            Verdict::Unknown(words) => self.finish(Vec::new(), production, Report::verifying(&upgrade.version, &words)),
+            Verdict::Unknown(words) => self.finish(Vec::new(), production, report::verifying(&upgrade.version, &words)),
         }
     }
 
     /// Writes down how the attempt stands now.
     fn record(mut self, upgrade: Upgrade, production: Option<&Standing>, waiting: &str) -> Plan {
-        let report = Report::verifying(&upgrade.version, waiting);
+        let report = report::verifying(&upgrade.version, waiting);
         self.next.upgrade = Some(upgrade);
         self.save(production, report)
     }
@@ -203,20 +204,20 @@ impl Turn<'_> {
 
     /// What makes the clocks stand still: the user, who holds the rollout; the server, which refuses the copy; or that nobody
     /// can tell, at the deadline, how the version does. None of these says anything about the version.
-    fn holds_clocks(&self, upgrade: &Upgrade, health: &Health) -> Option<Report> {
+    fn holds_clocks(&self, upgrade: &Upgrade, health: &Health) -> Option<Summary> {
         if self.s.rollout.spec.paused == Some(true) {
             let words = format!(
                 "paused by spec.paused: the assessment of version {:?} stands still until it is unset",
                 upgrade.version
             );
-            return Some(Report::pending("Paused", &words));
+            return Some(Summary::pending("Paused", &words));
         }
         if let Some(refusal) = self.refusal_of_copy() {
-            return Some(Report::blocked(&refusal.reason, &refusal.message));
+            return Some(Summary::blocked(&refusal.reason, &refusal.message));
         }
         match health {
             Health::Unknown(words) if self.is_late(upgrade) => {
-                Some(Report::blocked("NoAnswer", &format!("waiting for {words}")))
+                Some(Summary::blocked("NoAnswer", &format!("waiting for {words}")))
             }
             _ => None,
         }
@@ -254,7 +255,7 @@ impl Turn<'_> {
         let upgrade = Upgrade { generation: self.judged_generation(upgrade), ..upgrade.clone() };
         self.end(&upgrade, AttemptResult::Failed, &upgrade.stage, reason, &words);
         self.events.push(Event { warning: true, reason: "UpgradeFailed", note: words.clone() });
-        self.save(production, Report::failed(reason, &words))
+        self.save(production, Summary::failed(reason, &words))
     }
 
     /// The child is lost; the next attempt makes another.
@@ -264,7 +265,7 @@ impl Turn<'_> {
             upgrade.name
         );
         self.end(upgrade, AttemptResult::Superseded, &upgrade.stage, "ChildDeleted", &words);
-        self.save(production, Report::pending("Restarting", &words))
+        self.save(production, Summary::pending("Restarting", &words))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 15] = [
+const PURE: [&str; 16] = [
     "api",
     "controller",
     "definitions",
@@ -20,6 +20,7 @@ const PURE: [&str; 15] = [
     "live.rs",
     "manifest.rs",
     "plan.rs",
+    "summary.rs",
     "time.rs",
     "words.rs",
 ];
