@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rollout::Phase;
+use super::phase::Phase;
 
 /// One version of the Numaflow controller. Children of a NumaflowControllerRollout are made, labelled and deleted by the
 /// operator and never change; a NumaflowController that you create yourself is edited in place.

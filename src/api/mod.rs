@@ -1,15 +1,20 @@
 //! The API that users write: kinds, labels, annotations and the CustomResourceDefinitions made from them. Types only, no
 //! client: every other room may use this one, this one uses none.
 
+mod attempt;
 mod condition;
 mod controller;
 mod crd;
 mod keys;
+mod pause;
+mod phase;
 mod pipeline;
 mod readable;
 mod rollout;
+mod template;
 mod wait;
 
+pub use attempt::{AttemptResult, LastForce, OnDrainTimeout, Strategy};
 pub use condition::{Condition, ConditionType, Conditions, cut};
 pub use controller::{
     AppliedObject, Identity, IsolatedCopy, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus,
@@ -17,15 +22,16 @@ pub use controller::{
 };
 pub use crd::{CrdFile, crds};
 pub use keys::*;
+pub use pause::{PauseAnswer, PauseRequest, PauseStatus, answer, pausing};
+pub use phase::Phase;
 pub use pipeline::{
-    PauseAnswer, PipelineAttempt, PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec,
-    PipelineRolloutStatus, PipelineStrategySpec, PipelineTemplate, Raw, ResumeSpec, TemplateMetadata, Wedge, answer,
-    pausing,
+    PipelineAttempt, PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec, PipelineRolloutStatus,
+    PipelineStrategySpec, PipelineTemplate, ResumeSpec, Wedge,
 };
 pub use rollout::{
-    Assessment, AssessmentSpec, AttemptResult, ControllerSpec, ControllerUnavailable, DrainProgress, ForcePromoted,
-    HistoryEntry, LastAttempt, LastForce, NumaflowControllerRollout, NumaflowControllerRolloutSpec,
-    NumaflowControllerRolloutStatus, OnDrainTimeout, PauseRequest, PauseStatus, Phase, PpndSpec, Promoted, Stage,
-    Strategy, StrategySpec, Upgrade,
+    Assessment, AssessmentSpec, ControllerSpec, ControllerUnavailable, DrainProgress, ForcePromoted, HistoryEntry,
+    LastAttempt, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus, PpndSpec,
+    Promoted, Stage, StrategySpec, Upgrade,
 };
+pub use template::{Raw, TemplateMetadata};
 pub use wait::{Wait, WaitError};

@@ -1,15 +1,15 @@
 //! PipelineRollout: a Numaflow pipeline that is changed without losing data, and how far that is.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
-    rollout::{LastForce, PauseStatus, Phase},
+    attempt::LastForce,
+    pause::{PauseAnswer, PauseStatus},
+    phase::Phase,
+    template::{Raw, TemplateMetadata},
     wait::Wait,
 };
 
@@ -57,35 +57,6 @@ pub struct PipelineTemplate {
     pub metadata: Option<TemplateMetadata>,
     /// Spec of the pipeline, as Numaflow has it.
     pub spec: Raw,
-}
-
-/// Labels and annotations of an object to be made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TemplateMetadata {
-    /// Labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations; `numaflow.numaproj.io/instance` chooses the controller instance.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-}
-
-/// Any object, kept as it is written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Raw(pub Value);
-
-impl JsonSchema for Raw {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Raw".into()
-    }
-    fn inline_schema() -> bool {
-        true
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-    }
 }
 
 /// How a pipeline is changed.
@@ -236,25 +207,6 @@ pub struct PipelinePause {
     pub ended_at: Option<Time>,
 }
 
-/// What a pipeline answers to a request for a pause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PauseAnswer {
-    /// Who asks: `Kind/name`.
-    pub by: String,
-    /// For which attempt.
-    #[serde(default)]
-    pub attempt: String,
-    /// `Pausing`, `Paused`, `Excused` (it is not paused for this request) or `Forced` (its user does not want to wait).
-    pub answer: String,
-    /// Whether it was drained; absent unless it is paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drained: Option<bool>,
-    /// Why it is not drained, or not paused: a sentence.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
-}
-
 /// A pipeline in a state that Numaflow never leaves by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -295,26 +247,4 @@ pub struct PipelineAttempt {
     /// When.
     #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-}
-
-/// Answers to a request for a pause.
-pub mod answer {
-    /// It is on its way.
-    pub const PAUSING: &str = "Pausing";
-    /// It is paused, settled.
-    pub const PAUSED: &str = "Paused";
-    /// It is not paused for this request.
-    pub const EXCUSED: &str = "Excused";
-    /// Its user does not want to wait.
-    pub const FORCED: &str = "Forced";
-}
-
-/// States of a pause.
-pub mod pausing {
-    /// On its way.
-    pub const PAUSING: &str = "Pausing";
-    /// Settled.
-    pub const PAUSED: &str = "Paused";
-    /// On its way back.
-    pub const RESUMING: &str = "Resuming";
 }

@@ -5,7 +5,12 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::wait::Wait;
+use super::{
+    attempt::LastForce,
+    pause::{PauseRequest, PauseStatus},
+    phase::Phase,
+    wait::Wait,
+};
 
 /// The Numaflow controller that you want in this namespace. Change `spec.controller.version` to upgrade; whatever goes
 /// wrong, the running controller stays, and setting a good version always works.
@@ -124,37 +129,6 @@ pub struct PpndSpec {
     pub on_drain_timeout: Option<String>,
 }
 
-/// What happens when a drain takes too long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDrainTimeout {
-    /// Go on, and record what was not drained.
-    #[default]
-    Proceed,
-    /// Give up the attempt.
-    Abort,
-}
-
-impl OnDrainTimeout {
-    /// The text in a spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Proceed => "Proceed",
-            Self::Abort => "Abort",
-        }
-    }
-
-    /// Reads the text in a spec.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "Proceed" => Some(Self::Proceed),
-            "Abort" => Some(Self::Abort),
-            _ => None,
-        }
-    }
-}
-
 /// How far things are, and what the last attempt came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -223,39 +197,6 @@ pub struct ControllerUnavailable {
     /// Whether it has been so for long enough, and its lease has run out: it is not waited for any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
-}
-
-/// Where an object stands. Stored as a text without an enum in the schema, so that any operator can read any status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Phase(String);
-
-impl Phase {
-    /// Something is waited for.
-    #[must_use]
-    pub fn pending() -> Self {
-        Self("Pending".to_owned())
-    }
-    /// The desired spec is in place.
-    #[must_use]
-    pub fn deployed() -> Self {
-        Self("Deployed".to_owned())
-    }
-    /// The desired spec is not in place, and only a change will help.
-    #[must_use]
-    pub fn failed() -> Self {
-        Self("Failed".to_owned())
-    }
-    /// Nobody has looked yet.
-    #[must_use]
-    pub fn is_unset(&self) -> bool {
-        self.0.is_empty()
-    }
-    /// The text as stored.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// The version in production.
@@ -454,20 +395,6 @@ pub struct LastAttempt {
     pub finished_at: Option<Time>,
 }
 
-/// A force annotation that was honoured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LastForce {
-    /// Its text.
-    pub text: String,
-    /// What it ended.
-    #[serde(default)]
-    pub ended: String,
-    /// When.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub at: Option<Time>,
-}
-
 /// An attempt for which `forcePromote` was honoured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -487,41 +414,6 @@ pub struct HistoryEntry {
     pub revision: String,
     /// Its version.
     pub version: String,
-}
-
-/// Whether pipelines are asked to pause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PauseRequest {
-    /// Whether the request stands.
-    pub active: bool,
-    /// Attempt it belongs to.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub attempt: String,
-    /// Since when: the time-out counts from here.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
-    /// Longest time for the drain; unset: as long as each pipeline's own grace period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drain_timeout: Option<Wait>,
-    /// Since when pipelines are to pause without draining any further, because the time is up.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub cut_at: Option<Time>,
-}
-
-/// Times of the last pause, as the existing API has them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PauseStatus {
-    /// When the last pause began.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub last_pause_begin_time: Option<Time>,
-    /// When pausing became paused.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub last_pause_phase_change_time: Option<Time>,
-    /// When the last pause ended.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub last_pause_end_time: Option<Time>,
 }
 
 /// Stage of an attempt: `status.upgrade.stage`.
@@ -561,61 +453,5 @@ impl Stage {
         [Self::Resolve, Self::Verify, Self::Drain, Self::CutOver, Self::Confirm, Self::RollBack]
             .into_iter()
             .find(|stage| stage.as_str() == text)
-    }
-}
-
-/// How an attempt ended: `status.lastAttempt.result`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptResult {
-    /// Promoted and confirmed.
-    Succeeded,
-    /// Judged: not repeated while the attempt is the same.
-    Failed,
-    /// The server refuses; retried with backoff.
-    Blocked,
-    /// Another spec came in between.
-    Superseded,
-}
-
-impl AttemptResult {
-    /// The text in status.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Blocked => "Blocked",
-            Self::Superseded => "Superseded",
-        }
-    }
-}
-
-/// Strategy of an attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
-    /// The new version proves itself beside the running one.
-    #[default]
-    Progressive,
-    /// And pipelines are paused for the switch.
-    PauseAndDrain,
-    /// Switch at once.
-    NoStrategy,
-}
-
-impl Strategy {
-    /// The text in spec and status.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Progressive => "progressive",
-            Self::PauseAndDrain => "pause-and-drain",
-            Self::NoStrategy => "no-strategy",
-        }
-    }
-
-    /// Reads the text in a spec or a configuration.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Progressive, Self::PauseAndDrain, Self::NoStrategy].into_iter().find(|s| s.as_str() == text)
     }
 }

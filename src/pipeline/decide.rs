@@ -11,8 +11,7 @@ use serde_json::json;
 
 use super::{
     change::Applying,
-    clocks,
-    delete,
+    clocks, delete,
     desired::Desired,
     report::{self, Report},
     snapshot::Snapshot,

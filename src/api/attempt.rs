@@ -1,0 +1,107 @@
+//! What the attempts of every kind have in common: how they are made, what becomes of a drain that takes too long, how they
+//! end, and the force that ended a wait.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Strategy of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The new version proves itself beside the running one.
+    #[default]
+    Progressive,
+    /// And pipelines are paused for the switch.
+    PauseAndDrain,
+    /// Switch at once.
+    NoStrategy,
+}
+
+impl Strategy {
+    /// The text in spec and status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Progressive => "progressive",
+            Self::PauseAndDrain => "pause-and-drain",
+            Self::NoStrategy => "no-strategy",
+        }
+    }
+
+    /// Reads the text in a spec or a configuration.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Progressive, Self::PauseAndDrain, Self::NoStrategy].into_iter().find(|s| s.as_str() == text)
+    }
+}
+
+/// What happens when a drain takes too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDrainTimeout {
+    /// Go on, and record what was not drained.
+    #[default]
+    Proceed,
+    /// Give up the attempt.
+    Abort,
+}
+
+impl OnDrainTimeout {
+    /// The text in a spec.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proceed => "Proceed",
+            Self::Abort => "Abort",
+        }
+    }
+
+    /// Reads the text in a spec.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Proceed" => Some(Self::Proceed),
+            "Abort" => Some(Self::Abort),
+            _ => None,
+        }
+    }
+}
+
+/// How an attempt ended: `status.lastAttempt.result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// Promoted and confirmed.
+    Succeeded,
+    /// Judged: not repeated while the attempt is the same.
+    Failed,
+    /// The server refuses; retried with backoff.
+    Blocked,
+    /// Another spec came in between.
+    Superseded,
+}
+
+impl AttemptResult {
+    /// The text in status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Blocked => "Blocked",
+            Self::Superseded => "Superseded",
+        }
+    }
+}
+
+/// A force annotation that was honoured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastForce {
+    /// Its text.
+    pub text: String,
+    /// What it ended.
+    #[serde(default)]
+    pub ended: String,
+    /// When.
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+}
