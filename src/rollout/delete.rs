@@ -8,7 +8,7 @@ use crate::{
     finalizer::release,
     manifest::Manifest,
     plan::{Plan, Step},
-    rollout::decide::Turn,
+    rollout::{decide::Turn, upkeep::HandOver},
     summary::deleting,
     words::list,
 };
@@ -77,16 +77,24 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         Removal::Needed(words) => {
             // Meanwhile the controller is kept as it should be. No child and no revision is made for that: they may have
             // been taken already, with everything that the rollout owns (a foreground deletion does so at once).
-            if let Some((child, manifest)) = keeps(&turn, promoted.as_ref()) {
-                let standing = turn.standing(&manifest);
-                let steps = turn.produce(&child, &manifest, &standing, standing.healthy());
+            let kept = keeps(&turn, promoted.as_ref());
+            let mut back = false;
+            if let Some((child, manifest)) = &kept {
+                let steps = relabelled(&turn, promoted.as_ref().filter(|p| p.name == *child));
                 if !steps.is_empty() {
                     return Plan::of(steps);
                 }
+                let standing = turn.standing(manifest);
+                let steps = turn.produce(child, manifest, &standing, standing.healthy());
+                if !steps.is_empty() {
+                    return Plan::of(steps);
+                }
+                back = standing.applied();
             }
             if let Some(promoted) = &promoted {
-                // What proves itself, and has not touched production, is not needed any more.
-                let unfinished = unfinished(&turn);
+                // What has not touched production is not needed any more, nor what was taken out of it again.
+                let taken_back = back && kept.is_some_and(|(child, _)| child == promoted.name);
+                let unfinished = unfinished(&turn, taken_back);
                 let attempt = turn.stored.upgrade.as_ref().filter(|_| unfinished.is_none());
                 let mut kept = vec![promoted.name.as_str()];
                 kept.extend(attempt.map(|u| u.name.as_str()));
@@ -104,26 +112,34 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     }
 }
 
-/// The running attempt, while it has not touched production.
-fn unfinished(turn: &Turn<'_>) -> Option<Upgrade> {
-    let before = |u: &&Upgrade| !matches!(u.stage.as_str(), "CutOver" | "Confirm" | "RollBack");
-    turn.stored.upgrade.as_ref().filter(before).cloned()
+/// The running attempt, while it has not touched production, and once production was taken back from it.
+fn unfinished(turn: &Turn<'_>, taken_back: bool) -> Option<Upgrade> {
+    let over = |u: &&Upgrade| taken_back || !matches!(u.stage.as_str(), "CutOver" | "Confirm" | "RollBack");
+    turn.stored.upgrade.as_ref().filter(over).cloned()
 }
 
-/// What stays in production until nothing needs it: a running attempt that is healthy or within its deadline, else the
-/// last confirmed version.
+/// What stays in production until nothing needs it: a running attempt that is in place, and healthy or within its deadline,
+/// else the last confirmed version. One that is only on its way into production goes no further: the pipelines that had
+/// paused for it are let go as soon as the rollout is deleted, and would have their controller replaced while they run.
 fn keeps(turn: &Turn<'_>, promoted: Option<&Promoted>) -> Option<(String, Arc<Manifest>)> {
-    let attempt =
-        turn.stored.upgrade.as_ref().filter(|u| matches!(u.stage.as_str(), "CutOver" | "Confirm")).and_then(|u| {
-            let manifest = turn.s.manifest(&u.revision, &u.instance_id).ok()?;
-            let good =
-                promoted.is_none() || turn.in_stage(u) < turn.manner.deadline || turn.standing(&manifest).healthy();
-            good.then(|| (u.to.clone(), manifest))
-        });
+    let stays = |u: &&Upgrade| u.stage == "Confirm" || (u.stage == "CutOver" && promoted.is_none());
+    let attempt = turn.stored.upgrade.as_ref().filter(stays).and_then(|u| {
+        let manifest = turn.s.manifest(&u.revision, &u.instance_id).ok()?;
+        let good = promoted.is_none() || turn.in_stage(u) < turn.manner.deadline || turn.standing(&manifest).healthy();
+        good.then(|| (u.to.clone(), manifest))
+    });
     attempt.or_else(|| {
         let promoted = promoted?;
         Some((promoted.name.clone(), turn.s.manifest(&promoted.revision, &promoted.instance_id).ok()?))
     })
+}
+
+/// The steps by which the child of the last confirmed version gets its label back from an attempt; none that makes one anew.
+fn relabelled(turn: &Turn<'_>, promoted: Option<&Promoted>) -> Vec<Step> {
+    match promoted.filter(|_| turn.stored.upgrade.is_some()).map(|promoted| turn.hand_over(promoted)) {
+        Some(HandOver::Steps(steps)) if !steps.iter().any(|s| matches!(s, Step::CreateChild { .. })) => steps,
+        _ => Vec::new(),
+    }
 }
 
 fn wait(mut turn: Turn<'_>, words: &str) -> Plan {

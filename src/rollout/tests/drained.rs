@@ -7,7 +7,10 @@ use super::{
     drain::{deployed, draining, look, proven, status},
     model::{Model, Rule, text},
 };
-use crate::api::ANNOTATION_FORCE;
+use crate::{
+    api::{ANNOTATION_FORCE, UpgradeState},
+    rollout::snapshot::state_of,
+};
 
 #[test]
 fn a_controller_that_is_gone_is_noticed_at_rest_and_is_not_waited_for() {
@@ -157,6 +160,43 @@ fn a_request_is_withdrawn_when_the_rollout_is_deleted_and_when_its_attempt_does_
     assert!(!model.asks());
     model.run();
     assert_eq!(model.phase(), "Deployed");
+}
+
+#[test]
+fn a_rollout_deleted_in_cut_over_does_not_replace_the_controller_under_pipelines_that_were_let_go() {
+    let mut model = deployed();
+    model.add_pipeline("a-0", "");
+    let before = model.production();
+    proven(&mut model);
+    model.play_pipelines();
+    let mut stages = std::collections::BTreeSet::new();
+    for steps in 0..20 {
+        let mut deleted = model.clone();
+        deleted.turn(steps);
+        let stage = deleted.stage().unwrap().to_owned();
+        deleted.delete();
+        deleted.settle();
+        assert!(!deleted.asks() && !deleted.gone);
+        if stage == "Confirm" {
+            assert_ne!(deleted.production(), before, "it is in place, and judged");
+            assert_eq!(deleted.stage(), Some("Confirm"));
+        } else {
+            let image = deleted.production();
+            let old = before.iter().all(|object| image.contains(object));
+            assert!(old, "{stage}: nothing goes in, and what went in is taken back: {image:?}");
+            deleted.play_workloads();
+            deleted.settle();
+            assert_eq!(deleted.production(), before, "{stage}");
+            assert_eq!((deleted.stage(), deleted.children.len()), (None, 1), "{stage}");
+            let (name, child) = deleted.children.first_key_value().unwrap();
+            assert_eq!((name.as_str(), state_of(child)), ("numaflow-controller-0", Some(UpgradeState::Promoted)));
+            let last = status(&deleted).last_attempt.unwrap();
+            assert_eq!((last.result.as_str(), last.stage.as_str()), ("Superseded", stage.as_str()));
+            assert!(deleted.message().contains("Pipeline/a-0"), "{}", deleted.message());
+        }
+        stages.insert(stage);
+    }
+    assert_eq!(stages.into_iter().collect::<Vec<_>>(), ["Confirm", "CutOver", "Drain"]);
 }
 
 #[test]
