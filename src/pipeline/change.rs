@@ -88,8 +88,9 @@ impl Turn<'_> {
         let running = !want.paused && !child.wants_paused();
         // Numaflow does nothing with it before it is mended.
         let stuck = child.phase == "Failed" && child.is_observed();
-        // A pause that Numaflow has not seen has begun nothing yet.
-        let unseen = !child.is_observed() && child.paused_at().is_none();
+        // A pause that Numaflow has not seen has begun nothing yet. One that others ask for stays, though: seen together with
+        // the change, the changed vertex would stop at once, with messages before it.
+        let unseen = !child.is_observed() && child.paused_at().is_none() && (!want.paused || self.is_gone(child));
         let allowed = match pending {
             Pending::None | Pending::Unknown => false,
             // While it fails in mid-pause, a changed vertex would stop undrained as soon as it does not.
@@ -97,6 +98,7 @@ impl Turn<'_> {
                 settled || running || (stuck && (child.is_misconfigured() || !child.wants_paused()))
             }
             Pending::Pause(_) | Pending::Recreate(_) => {
+                let stuck = stuck && (child.is_misconfigured() || !want.paused);
                 settled || (want.bypass.is_some() && (running || stuck || unseen || want.late))
             }
         };

@@ -546,6 +546,33 @@ fn force_is_honoured_by_a_change_whose_pause_nobody_has_seen() {
 }
 
 #[test]
+fn a_change_that_waits_for_nothing_does_not_go_in_together_with_the_pause_of_an_upgrade() {
+    let mut m = Model::running();
+    m.ppnd(&json!({"drainTimeout": "0s"}));
+    m.numaflow.pending = true;
+    m.request(None);
+    m.turn();
+    assert!(m.wants_paused() && !m.live().is_observed(), "{:?}", m.writes);
+    m.image("cat:2");
+    m.turn();
+    assert!(!m.writes.contains(&"apply".to_owned()), "the upgrade's drain would end undrained: {:?}", m.writes);
+    m.numaflow.fails = Some("isbsvc not healthy".to_owned());
+    m.numaflow();
+    m.turn();
+    assert!(!m.writes.contains(&"apply".to_owned()), "nor when it fails for a moment: {:?}", m.writes);
+    m.numaflow.fails = None;
+    m.settle();
+    assert_eq!(m.phase(), "Pausing");
+    m.numaflow.pending = false;
+    m.settle();
+    assert_eq!((m.answer().0.as_str(), m.answer().1), ("Paused", Some(true)));
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2", "while it is paused");
+    m.requests.clear();
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+}
+
+#[test]
 fn a_restart_before_pipelines_are_listed_keeps_the_clock_and_lets_go_of_nothing() {
     let mut m = Model::running();
     m.numaflow.pending = true;
