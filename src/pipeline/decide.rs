@@ -23,6 +23,7 @@ use crate::{
         ANNOTATION_RETRY, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait, child_name,
         child_number,
     },
+    evidence::Look,
     finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step},
@@ -36,6 +37,9 @@ pub(super) const PIPELINE: &str = "Pipeline";
 /// Time after which a pipeline that failed is given a nudge at the earliest, and shortest and longest time between two.
 const NUDGE: (Duration, Duration, Duration) =
     (Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(10));
+
+/// Time after which a nudge says nothing any more about one that is to be resumed.
+pub(super) const STALE: Duration = Duration::from_mins(1);
 
 /// Decides the next steps.
 #[must_use]
@@ -231,13 +235,21 @@ impl<'a> Turn<'a> {
             return None;
         }
         let failed = elapsed(self.next.failed_since.as_ref(), self.now);
-        let last =
-            child.labels.get(LABEL_POKE).and_then(|at| at.parse().ok()).and_then(|s| Timestamp::from_second(s).ok());
-        let since = last.map_or(Duration::MAX, |at| elapsed(Some(&Time(at)), self.now));
-        let wait = (failed / 4).clamp(NUDGE.1, NUDGE.2).saturating_sub(since).max(NUDGE.0.saturating_sub(failed));
+        let pace = if self.to_be_back(child) { STALE } else { (failed / 4).clamp(NUDGE.1, NUDGE.2) };
+        let wait = pace.saturating_sub(self.nudged(child)).max(NUDGE.0.saturating_sub(failed));
         if !wait.is_zero() {
             self.again(wait);
             return None;
+        }
+        if child.wants_paused() {
+            // It says so for a moment when it is about to be changed, too.
+            let look = Look { isb: vec![child.isb().to_owned()], ..Look::default() };
+            let Some(seen) = self.s.learned.looks.get(&look) else { return Some(Step::Look(look)) };
+            let healthy = seen.isb.get(child.isb()).is_some_and(|isb| isb.lacks(None).is_empty());
+            if !healthy && seen.unreadable.is_none() {
+                self.again(NUDGE.0);
+                return None;
+            }
         }
         let labels = json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}});
         let object = child.version.clone().of_any_state();
@@ -247,6 +259,13 @@ impl<'a> Turn<'a> {
             patch: Arc::new(labels),
             why: "its ISB service is healthy again",
         })
+    }
+
+    /// How long ago it was nudged.
+    pub(super) fn nudged(&self, child: &LivePipeline) -> Duration {
+        let at = child.labels.get(LABEL_POKE).and_then(|at| at.parse().ok());
+        at.and_then(|second| Timestamp::from_second(second).ok())
+            .map_or(Duration::MAX, |at| elapsed(Some(&Time(at)), self.now))
     }
 
     /// Looks again after this time at the latest.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{PipelineRollout, PipelineRolloutStatus, Raw, Strategy},
+    evidence::Evidence,
     live::Version,
     numaflow::{DataPlane, IsbSeen, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
@@ -35,6 +36,7 @@ pub struct Numaflow {
     pub fails: Option<String>,
 }
 
+#[allow(clippy::struct_excessive_bools)] // each switches something of the world on or off
 pub struct Model {
     pub now: Timestamp,
     pub rollout: PipelineRollout,
@@ -45,7 +47,10 @@ pub struct Model {
     pub requests: Vec<Request>,
     pub unknown: Vec<String>,
     pub gone: bool,
+    /// What the ISB service says.
     pub isb_healthy: bool,
+    /// … and whether it is so.
+    pub isb_rolled: bool,
     pub strategy: Strategy,
     pub pipelines: usize,
     /// The server refuses a spec that holds this text.
@@ -95,6 +100,7 @@ impl Model {
             unknown: Vec::new(),
             gone: false,
             isb_healthy: true,
+            isb_rolled: true,
             strategy: Strategy::PauseAndDrain,
             pipelines: 1,
             refuses: None,
@@ -281,6 +287,14 @@ impl Model {
             Step::LookAtPipeline { name } => {
                 let plane = DataPlane { vertices: self.vertices.clone(), pods: self.pods.clone(), unreadable: None };
                 self.learned.planes.insert(name.clone(), plane);
+            }
+            Step::Look(look) => {
+                let isb = crate::numaflow::IsbEvidence {
+                    phase: if self.isb_rolled { "Running" } else { "Pending" }.into(),
+                    ..Default::default()
+                };
+                let isb = BTreeMap::from([("default".to_owned(), isb)]);
+                self.learned.looks.insert(look.clone(), Evidence { isb, ..Evidence::default() });
             }
             Step::CheckNumaflow { body, .. } => {
                 if !self.lies && self.refuse(body, About::Own) {

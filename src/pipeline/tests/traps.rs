@@ -214,17 +214,70 @@ fn one_that_fails_after_it_was_paused_counts_as_paused_and_is_nudged_when_its_is
     assert_eq!(m.phase(), "Running");
 }
 
-#[test]
-fn a_resume_does_not_wait_for_what_a_broken_pipeline_never_reaches() {
+/// One that failed after it had paused, because its ISB service is being changed; nobody wants it paused any more.
+fn failed_while_paused() -> Model {
     let mut m = Model::running();
     m.request(None);
     m.settle();
-    m.numaflow.fails = Some("broken for good".into());
+    m.numaflow.fails = Some("isbsvc not healthy".into());
     m.numaflow();
+    m.turn();
     m.requests.clear();
+    m.writes.clear();
+    m
+}
+
+#[test]
+fn one_that_failed_while_its_isb_service_was_changed_is_paused_again_before_it_is_resumed() {
+    let mut m = failed_while_paused();
+    m.isb_healthy = false;
     m.settle();
+    m.pass_time(60);
+    m.settle();
+    assert!(m.writes.is_empty(), "it would fail on: {:?}", m.writes);
+    (m.isb_healthy, m.isb_rolled) = (true, false);
+    m.settle();
+    assert!(m.writes.is_empty(), "its service says so, but its pods are not: {:?}", m.writes);
+    m.isb_rolled = true;
+    m.turn();
+    assert!(m.writes.len() == 1 && m.writes[0].contains("poked"), "{:?}", m.writes);
+    m.pass_time(14);
+    let plan = m.turn();
+    assert!(m.wants_paused() && plan.again_after.is_some_and(|a| a.as_secs() <= 1), "{plan:?}");
+    m.numaflow.fails = None;
+    m.numaflow();
+    assert_eq!((m.phase(), m.wants_paused()), ("Paused", true));
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    assert_eq!(m.writes.len(), 2, "{:?}", m.writes);
+}
+
+#[test]
+fn a_resume_does_not_wait_for_what_a_broken_pipeline_never_reaches() {
+    // The service is healthy, and it fails all the same; or the service never is.
+    for (healthy, seconds) in [(true, 16), (false, 601)] {
+        let mut m = failed_while_paused();
+        m.isb_healthy = healthy;
+        m.pass_time(3);
+        m.settle();
+        assert!(m.wants_paused());
+        m.pass_time(seconds);
+        m.settle();
+        assert!(!m.wants_paused(), "{healthy}");
+        assert_eq!(m.status().pause, None);
+    }
+    // One that was nudged long ago is nudged once more before that.
+    let mut m = failed_while_paused();
+    m.request(None);
+    m.pass_time(3);
+    m.settle();
+    m.pass_time(100);
+    m.requests.clear();
+    m.turn();
+    assert!(m.wants_paused() && m.writes.iter().all(|w| w.contains("poked")), "{:?}", m.writes);
+    m.pass_time(16);
+    m.turn();
     assert!(!m.wants_paused());
-    assert_eq!(m.status().pause, None);
 }
 
 #[test]
