@@ -17,6 +17,8 @@ pub struct Ownership {
     pub ours: Option<Value>,
     /// Fields that others set and we did not, as paths below `spec`.
     pub foreign: Vec<Vec<String>>,
+    /// Whether somebody, be it us, has set the wanted phase; nobody has where the server fills it in.
+    pub phase: bool,
 }
 
 impl Ownership {
@@ -28,6 +30,7 @@ impl Ownership {
         let ours = of_object()
             .find(|e| e.manager.as_deref() == Some(MANAGER_NUMAFLOW) && e.operation.as_deref() == Some("Apply"))
             .and_then(fields);
+        let phase = of_object().filter_map(fields).any(|set| !set["f:lifecycle"]["f:desiredPhase"].is_null());
         let mut foreign = Vec::new();
         let others = of_object()
             .filter(|e| !matches!(e.manager.as_deref(), Some(MANAGER_NUMAFLOW | MANAGER_LIFECYCLE | NUMAFLOW)));
@@ -38,7 +41,7 @@ impl Ownership {
                 }
             });
         }
-        Self { ours: ours.map(|set| project(&set, spec)), foreign }
+        Self { ours: ours.map(|set| project(&set, spec)), foreign, phase }
     }
 }
 
@@ -134,6 +137,16 @@ mod tests {
         let seen = Ownership::read(&managed, &spec);
         assert_eq!(seen.ours, Some(json!({"vertices": [{"name": "in"}], "watermark": {"maxDelay": "1s"}})));
         assert_eq!(seen.foreign, vec![vec!["watermark".to_owned(), "disabled".to_owned()]]);
+    }
+
+    #[test]
+    fn a_phase_that_the_server_fills_in_was_set_by_nobody() {
+        let spec = json!({"lifecycle": {"desiredPhase": "Running", "deletionGracePeriodSeconds": 30}});
+        let other =
+            entry("numaplane-dataplane", "Apply", &json!({"f:lifecycle": {"f:deletionGracePeriodSeconds": {}}}));
+        let phase = entry("kubectl-edit", "Update", &json!({"f:lifecycle": {"f:desiredPhase": {}}}));
+        assert!(!Ownership::read(std::slice::from_ref(&other), &spec).phase);
+        assert!(Ownership::read(&[other, phase], &spec).phase);
     }
 
     #[test]

@@ -134,6 +134,12 @@ impl LivePipeline {
         self.spec["lifecycle"]["desiredPhase"] == "Paused"
     }
 
+    /// The wanted phase as it is written, if any is.
+    #[must_use]
+    pub fn written_phase(&self) -> Option<&Value> {
+        self.spec["lifecycle"].get("desiredPhase").filter(|phase| !phase.is_null())
+    }
+
     /// The grace period of its spec, in seconds.
     #[must_use]
     pub fn grace(&self) -> Option<i64> {

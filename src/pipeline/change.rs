@@ -211,7 +211,7 @@ fn drifted(child: &LivePipeline, desired: &Desired, left_alone: &str) -> bool {
         || removal(child, desired).is_some_and(|(_, hash)| hash != left_alone)
 }
 
-/// The merge patch that removes what others added to the spec, and its hash.
+/// The merge patch that removes what others added to the spec, and a wanted phase that stands for none, and its hash.
 fn removal(child: &LivePipeline, desired: &Desired) -> Option<(Value, String)> {
     let steered = |path: &[String]| {
         matches!(path, [lifecycle, field] if lifecycle == "lifecycle"
@@ -226,6 +226,11 @@ fn removal(child: &LivePipeline, desired: &Desired) -> Option<(Value, String)> {
             at = &mut at[key.as_str()];
         }
         *at = Value::Null;
+        any = true;
+    }
+    // A phase that means Running is as good as none; but nobody asks for it.
+    if desired.phase.is_none() && !child.wants_paused() && child.written_phase().is_some() && child.ownership.phase {
+        patch["spec"]["lifecycle"]["desiredPhase"] = Value::Null;
         any = true;
     }
     any.then(|| {

@@ -73,7 +73,10 @@ impl Turn<'_> {
         else {
             return Some(Vec::new());
         };
-        let phase = if phase == RUN { Value::Null } else { json!(phase) };
+        // Where the user wants it paused, it is paused afterwards, in truth.
+        let users = self.phase_of_user();
+        let running = if users == "Paused" { Value::Null } else { users };
+        let phase = if phase == RUN { running } else { json!(phase) };
         Some(vec![Step::PatchNumaflow {
             kind: PIPELINE,
             object: child.version.clone().of_any_state(),
@@ -128,5 +131,5 @@ impl Turn<'_> {
     }
 }
 
-/// The wanted phase that is not written: nothing else than Paused means anything to Numaflow.
+/// Stands for the user's phase, or none: nothing else than Paused means anything to Numaflow.
 const RUN: &str = "";

@@ -253,10 +253,20 @@ impl Turn<'_> {
 
     /// Nothing of ours is left on a pipeline that runs.
     fn at_rest(&mut self, child: &LivePipeline, want: &Want) -> Steering {
-        if has_other_grace(child, want.grace) && self.desired.is_ok() {
-            return self.change(child, grace_patch(want.grace), "grace period as its spec has it");
+        let Ok(desired) = &self.desired else { return Steering::Settled };
+        // One that is written although nobody asks for it is removed with what else somebody added.
+        let phase = desired.phase.as_ref().map(|phase| json!(phase)).filter(|p| Some(p) != child.written_phase());
+        let grace = has_other_grace(child, want.grace);
+        let why = match (&phase, grace) {
+            (None, false) => return Steering::Settled,
+            (None, true) => "grace period as its spec has it",
+            (Some(_), _) => "wanted phase as its spec has it",
+        };
+        let mut patch = if grace { grace_patch(want.grace) } else { json!({}) };
+        if let Some(phase) = phase {
+            patch["spec"]["lifecycle"]["desiredPhase"] = phase;
         }
-        Steering::Settled
+        self.change(child, patch, why)
     }
 
     /// A pause is over; its record stays.
@@ -331,8 +341,7 @@ impl Turn<'_> {
 
     /// The patch by which the wanted phase changes: that and the grace period, and nothing else.
     fn turn_to(&self, child: &LivePipeline, paused: bool, want: &Want, why: &'static str) -> Steering {
-        let users = self.desired.as_ref().ok().and_then(|d| d.phase.clone());
-        let phase = if paused { json!("Paused") } else { users.map_or(Value::Null, |p| json!(p)) };
+        let phase = if paused { json!("Paused") } else { self.phase_of_user() };
         let mut patch = json!({"spec": {"lifecycle": {"desiredPhase": phase}}});
         if has_other_grace(child, want.grace) {
             patch["spec"]["lifecycle"]["pauseGracePeriodSeconds"] = json!(want.grace);
@@ -341,6 +350,11 @@ impl Turn<'_> {
             patch["metadata"]["annotations"][ANNOTATION_RESUME] = json!(manner);
         }
         self.change(child, patch, why)
+    }
+
+    /// The wanted phase that the user's spec asks for, as it is patched.
+    pub(super) fn phase_of_user(&self) -> Value {
+        self.desired.as_ref().ok().and_then(|d| d.phase.clone()).map_or(Value::Null, |phase| json!(phase))
     }
 
     fn change(&self, child: &LivePipeline, patch: Value, why: &'static str) -> Steering {

@@ -189,6 +189,7 @@ impl Model {
         spec["lifecycle"]["desiredPhase"] = phase;
         child.spec = Arc::new(spec);
         child.generation += 1;
+        self.own();
     }
 
     // ---- time ---------------------------------------------------------------------------------------------------
@@ -369,7 +370,8 @@ impl Model {
 
     fn own(&mut self) {
         let child = self.child.as_mut().unwrap();
-        child.ownership = Arc::new(Ownership { ours: self.ours.clone(), foreign: self.foreign.clone() });
+        let phase = child.written_phase().is_some();
+        child.ownership = Arc::new(Ownership { ours: self.ours.clone(), foreign: self.foreign.clone(), phase });
     }
 
     fn patch(&mut self, patch: &Value) {

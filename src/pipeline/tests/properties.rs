@@ -23,7 +23,7 @@ enum Happening {
     Breaks(bool),
     Controller(bool),
     Unknown(bool),
-    Meddle(bool),
+    Meddle(u8),
     Refuses(bool),
 }
 
@@ -44,7 +44,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => any::<bool>().prop_map(H::Breaks),
         1 => any::<bool>().prop_map(H::Controller),
         1 => any::<bool>().prop_map(H::Unknown),
-        1 => any::<bool>().prop_map(H::Meddle),
+        1 => (0u8..4).prop_map(H::Meddle),
         1 => any::<bool>().prop_map(H::Refuses),
     ];
     proptest::collection::vec(one, 1..40)
@@ -71,11 +71,12 @@ fn happen(m: &mut Model, what: &Happening) {
             m.gone = false;
         }
         Happening::Unknown(yes) => m.unknown = if *yes { vec!["PipelineRollouts".into()] } else { Vec::new() },
-        Happening::Meddle(paused) => {
+        Happening::Meddle(phase) => {
             // Somebody who waits as long as the operator does.
             let safe = m.child.as_ref().is_some_and(|c| c.says_running() || c.says_paused());
             if safe {
-                m.meddle(if *paused { json!("Paused") } else { serde_json::Value::Null });
+                let phases = [json!("Paused"), json!("Running"), json!(""), serde_json::Value::Null];
+                m.meddle(phases[usize::from(*phase)].clone());
             }
         }
         Happening::Refuses(yes) => m.refuses = yes.then(|| "cat:3".to_owned()),
@@ -106,6 +107,7 @@ proptest! {
         let status = m.status();
         prop_assert_eq!(status.phase.as_str(), "Deployed", "{}", m.status().message);
         prop_assert_eq!(m.live().grace(), None);
+        prop_assert_eq!(m.live().written_phase().is_some(), paused);
         prop_assert_eq!(&m.live().spec["vertices"][1]["udf"]["container"]["image"], "good:1");
         prop_assert!(m.vertices.iter().all(|v| v.paused == paused), "{:?}", m.vertices);
         prop_assert!(m.status().pause_requests.is_empty());

@@ -446,6 +446,37 @@ fn direct_edits_are_healed_without_a_pause_and_defaults_of_the_server_stay() {
 }
 
 #[test]
+fn a_phase_that_means_running_is_as_the_spec_of_the_rollout_has_it() {
+    let phase = |m: &Model| m.live().written_phase().cloned();
+    let patches = |m: &Model| m.writes.iter().filter(|w| w.contains("desiredPhase")).count();
+    let mut m = Model::running();
+    for meddled in [json!("Running"), json!("")] {
+        m.meddle(meddled);
+        m.settle();
+        assert_eq!((phase(&m), m.status().phase.as_str()), (None, "Deployed"), "nobody asks for it");
+    }
+    m.writes.clear();
+    let user = |m: &mut Model, phase: &serde_json::Value| {
+        m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": phase}));
+        m.settle();
+    };
+    user(&mut m, &json!("Running"));
+    assert_eq!((phase(&m), patches(&m)), (Some(json!("Running")), 1), "asked for, and written once: {:?}", m.writes);
+    m.meddle(serde_json::Value::Null);
+    m.settle();
+    assert_eq!((phase(&m), patches(&m)), (Some(json!("Running")), 2), "{:?}", m.writes);
+    user(&mut m, &json!(null));
+    assert_eq!((phase(&m), patches(&m)), (None, 3), "not asked for any more: {:?}", m.writes);
+    assert!(m.writes.iter().all(|w| w.starts_with("patch")), "{:?}", m.writes);
+    // A server that fills it in is no reason to write.
+    m.meddle(json!("Running"));
+    let child = m.child.as_mut().unwrap();
+    child.ownership = crate::numaflow::Ownership { phase: false, ..(*child.ownership).clone() }.into();
+    m.settle();
+    assert_eq!((phase(&m), patches(&m)), (Some(json!("Running")), 3), "{:?}", m.writes);
+}
+
+#[test]
 fn a_deleted_rollout_waits_for_its_pipeline_and_a_finalizer_of_others_stays() {
     let mut m = Model::running();
     m.rollout.metadata.finalizers.as_mut().unwrap().push("others/keep".into());
