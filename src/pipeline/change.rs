@@ -84,7 +84,7 @@ impl Turn<'_> {
         if !self.s.unknown.is_empty() || self.given_up(&desired).is_some() {
             return Applying::Later;
         }
-        let settled = child.says_paused() && self.next.pause.as_ref().is_some_and(|p| p.settled_at.is_some());
+        let settled = self.stands_still(child);
         let running = !want.paused && !child.wants_paused();
         // Numaflow does nothing with it before it is mended.
         let stuck = child.phase == "Failed" && child.is_observed();
@@ -134,6 +134,14 @@ impl Turn<'_> {
         }
         let (body, expect) = (body(child, &desired), Some(child.version.clone()));
         Applying::Now(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect }])
+    }
+
+    /// Whether its pause was settled and nothing has begun since: it stands still although it fails by now, or has lost its time
+    /// stamp.
+    fn stands_still(&self, child: &LivePipeline) -> bool {
+        let settled = self.next.pause.as_ref().is_some_and(|p| p.settled_at.is_some());
+        let still = child.is_observed() && child.wants_paused() && matches!(child.phase.as_str(), "Paused" | "Failed");
+        settled && still && self.next.wedge.is_none()
     }
 
     /// Asks the server about a change before anything is paused for it.

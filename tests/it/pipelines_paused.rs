@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::{
     pipelines::said,
     support::{
-        Team, eventually, numaflow,
+        Team,
+        drains::ROLLOUT,
+        eventually, numaflow,
         pauses::State,
         pipelines::{NoPods, edit, pods, poke, turn, until, vertices},
         rollouts::{Stage, pipeline_spec},
@@ -266,4 +268,35 @@ async fn a10_a_phase_from_before_the_last_change_counts_for_nothing() {
     println!("{}", stage.recorder.history("my-0"));
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("my-0").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
+    let (stage, _operator) = Stage::at_work("pl-mended").await;
+    let team = stage.team();
+    let edges = |to: &str| json!({"edges": [{"from": "in", "to": "cat"}, {"from": "cat", "to": to}]});
+    let says = |wanted: &'static str| move |p: &DynamicObject| p.data["status"]["phase"] == wanted;
+    team.pipeline("my", json!({})).await;
+    team.pipeline("slow", json!({"never-pauses": "true"})).await;
+    stage.all_run(&["my", "slow"]).await;
+    team.edit_pipeline("my", phase(Some("Paused"))).await;
+    team.pipeline_rests("my").await;
+    team.edit_pipeline("my", edges("nowhere")).await;
+    until(team, "Pipeline", "my-0", "failed", says("Failed")).await;
+    team.edit_pipeline("my", edges("out")).await;
+    team.pipeline_rests("my").await;
+    team.edit_pipeline("my", phase(None)).await;
+    stage.all_run(&["my"]).await;
+
+    // The same while it is paused for an upgrade.
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["slow-0"]).await;
+    team.edit_pipeline("my", edges("nowhere")).await;
+    until(team, "Pipeline", "my-0", "failed", says("Failed")).await;
+    team.edit_pipeline("my", edges("out")).await;
+    until(team, "Pipeline", "my-0", "paused", says("Paused")).await;
+    team.force("go on").await;
+    team.deployed(ROLLOUT, "1.8.1").await;
+    stage.all_run(&["my", "slow"]).await;
+    stage.at_rest().await;
 }

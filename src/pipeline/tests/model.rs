@@ -297,12 +297,12 @@ impl Model {
                 let isb = BTreeMap::from([("default".to_owned(), isb)]);
                 self.learned.looks.insert(look.clone(), Evidence { isb, ..Evidence::default() });
             }
-            Step::CheckNumaflow { body, .. } => {
+            Step::CheckNumaflow { body, expect, .. } => {
                 if !self.lies && self.refuse(body, About::Own) {
                     return false;
                 }
                 let hash = body["metadata"]["annotations"][crate::live::ANNOTATION_APPLIED].as_str().unwrap();
-                self.learned.planned.insert(("p-0".to_owned(), hash.to_owned()));
+                self.learned.planned.insert((expect.name.clone(), hash.to_owned()));
             }
             Step::ApplyNumaflow { body, expect, .. } => {
                 if self.refuse(body, About::Own) {
@@ -347,7 +347,8 @@ impl Model {
             // Changed vertices are told to pause at once while a pause is on its way, and never see what is left.
             // One that is not seen yet has begun nothing.
             let begun = child.is_observed() || child.paused_at().is_some();
-            let pausing = child.wants_paused() && begun && !(child.says_paused() && self.pods.is_empty());
+            let still = self.vertices.iter().all(|v| v.paused) && self.pods.is_empty();
+            let pausing = child.wants_paused() && begun && !(child.phase == "Paused" && still);
             let late = self.status().pause.is_some_and(|p| p.not_drained.contains("did not pause within"));
             assert!(
                 !(changed && pausing && child.phase != "Failed" && !late),

@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::model::Model;
+use super::model::{Model, spec};
+use crate::api;
 
 /// What may happen.
 #[derive(Clone, Debug)]
@@ -25,6 +26,15 @@ enum Happening {
     Unknown(bool),
     Meddle(u8),
     Refuses(bool),
+    Nowhere(bool),
+    Timeout(u8, bool),
+    Isb(bool),
+    Allows(bool),
+    Gone,
+    Grace(Option<i64>),
+    MeddleGrace(i64),
+    Invalid,
+    Strategy(bool),
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
@@ -46,6 +56,15 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => any::<bool>().prop_map(H::Unknown),
         1 => (0u8..4).prop_map(H::Meddle),
         1 => any::<bool>().prop_map(H::Refuses),
+        2 => any::<bool>().prop_map(H::Nowhere),
+        1 => (0u8..3, any::<bool>()).prop_map(|(n, abort)| H::Timeout(n, abort)),
+        1 => any::<bool>().prop_map(H::Isb),
+        1 => any::<bool>().prop_map(H::Allows),
+        1 => Just(H::Gone),
+        1 => proptest::option::of(31i64..200).prop_map(H::Grace),
+        1 => (31i64..200).prop_map(H::MeddleGrace),
+        1 => Just(H::Invalid),
+        1 => any::<bool>().prop_map(H::Strategy),
     ];
     proptest::collection::vec(one, 1..40)
 }
@@ -79,6 +98,32 @@ fn happen(m: &mut Model, what: &Happening) {
                 m.meddle(phases[usize::from(*phase)].clone());
             }
         }
+        Happening::Nowhere(yes) => m.edit(|spec| spec["edges"][1]["to"] = json!(if *yes { "nowhere" } else { "out" })),
+        Happening::Timeout(n, abort) => {
+            let timeout = [None, Some("0s"), Some("50s")][usize::from(*n)];
+            m.ppnd(&json!({"drainTimeout": timeout, "onDrainTimeout": abort.then_some("Abort")}));
+            m.edit(|_| {});
+        }
+        Happening::Isb(other) => {
+            m.edit(|spec| spec["interStepBufferServiceName"] = json!(if *other { "other" } else { "default" }));
+        }
+        Happening::Allows(yes) => m.annotate("allow-data-loss", if *yes { "true" } else { "false" }),
+        Happening::Gone => {
+            m.numaflow.alive = false;
+            m.gone = true;
+        }
+        Happening::Grace(seconds) => m.edit(|spec| spec["lifecycle"]["pauseGracePeriodSeconds"] = json!(seconds)),
+        Happening::MeddleGrace(seconds) => {
+            if let Some(child) = m.child.as_mut() {
+                let mut spec = (*child.spec).clone();
+                spec["lifecycle"]["pauseGracePeriodSeconds"] = json!(seconds);
+                (child.spec, child.generation) = (std::sync::Arc::new(spec), child.generation + 1);
+            }
+        }
+        Happening::Invalid => m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": "Nonsense"})),
+        Happening::Strategy(none) => {
+            m.strategy = if *none { api::Strategy::NoStrategy } else { api::Strategy::PauseAndDrain };
+        }
         Happening::Refuses(yes) => m.refuses = yes.then(|| "cat:3".to_owned()),
     }
 }
@@ -95,7 +140,12 @@ proptest! {
         m.requests.clear();
         m.unknown.clear();
         (m.refuses, m.numaflow.fails, m.numaflow.alive, m.numaflow.pending, m.gone) = (None, None, true, false, false);
-        m.edit(|spec| spec["lifecycle"] = if paused { json!({"desiredPhase": "Paused"}) } else { json!({}) });
+        m.rollout.spec.strategy = None;
+        m.strategy = api::Strategy::PauseAndDrain;
+        m.edit(|there| {
+            *there = spec();
+            there["lifecycle"] = if paused { json!({"desiredPhase": "Paused"}) } else { json!({}) };
+        });
         m.image("good:1");
         for _ in 0..12 {
             m.settle();
@@ -111,5 +161,11 @@ proptest! {
         prop_assert_eq!(&m.live().spec["vertices"][1]["udf"]["container"]["image"], "good:1");
         prop_assert!(m.vertices.iter().all(|v| v.paused == paused), "{:?}", m.vertices);
         prop_assert!(m.status().pause_requests.is_empty());
+        let (writes, status) = (m.writes.len(), m.status());
+        for seconds in [0, 6, 3600] {
+            m.pass_time(seconds);
+            m.turn();
+        }
+        prop_assert_eq!((m.writes.len(), m.status()), (writes, status), "at rest nothing is written");
     }
 }

@@ -485,3 +485,47 @@ fn annotations_copied_from_another_pipeline_claim_nothing_about_this_one() {
     assert_eq!((m.live().paused_at(), m.writes.len()), (None, 1), "{:?}", m.writes);
     assert_eq!(m.live().annotations["mine"], "1");
 }
+
+#[test]
+fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
+    for by_user in [true, false] {
+        let mut m = Model::running();
+        if by_user {
+            m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": "Paused"}));
+        } else {
+            m.request(None);
+        }
+        m.settle();
+        assert_eq!(m.phase(), "Paused");
+        m.edit(|spec| spec["edges"][1]["to"] = json!("nowhere"));
+        m.settle();
+        assert_eq!(m.phase(), "Failed");
+        m.edit(|spec| spec["edges"][1]["to"] = json!("out"));
+        m.pass_time(70);
+        m.settle();
+        assert_eq!(m.phase(), "Paused", "{}", m.status().message);
+        m.requests.clear();
+        m.edit(|spec| spec["lifecycle"] = json!({}));
+        m.settle();
+        m.pass_time(70);
+        m.settle();
+        assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    }
+}
+
+#[test]
+fn a_paused_pipeline_whose_isb_service_is_bad_for_good_takes_another_one() {
+    let mut m = Model::running();
+    m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": "Paused"}));
+    m.settle();
+    m.numaflow.fails = Some("isbsvc not healthy".into());
+    m.isb_healthy = false;
+    m.numaflow();
+    m.turn();
+    m.edit(|spec| spec["lifecycle"] = json!({}));
+    m.edit(|spec| spec["interStepBufferServiceName"] = json!("other"));
+    m.pass_time(70);
+    m.turn();
+    m.turn();
+    assert!(m.live().deleting, "{}", m.status().message);
+}
