@@ -129,6 +129,9 @@ impl<'a> Turn<'a> {
         self.next.failed_since =
             (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(Time(self.now)));
         if let Some(steps) = self.heal(child) {
+            if only_looks(&steps) {
+                return Plan::of(steps);
+            }
             self.answer(child, &Want::default());
             return self.finish(steps, report::wedged(child));
         }
@@ -140,9 +143,8 @@ impl<'a> Turn<'a> {
         // A change goes in while the pipeline is paused, before it is resumed; one that cannot be applied holds up no resume.
         let steering = self.steer(child, &want);
         if let Steering::Steps(steps) = &steering
-            && steps.iter().all(|step| matches!(step, Step::LookAtPipeline { .. }))
+            && only_looks(steps)
         {
-            // Nothing is said before it is known.
             return Plan::of(steps.clone());
         }
         let applying = self.applying(child, &pending, &want);
@@ -306,6 +308,11 @@ impl<'a> Turn<'a> {
         }
         Plan { steps, again_after: self.again_after }
     }
+}
+
+/// Whether something has to be known first: nothing is said before that.
+fn only_looks(steps: &[Step]) -> bool {
+    !steps.is_empty() && steps.iter().all(|step| matches!(step, Step::LookAtPipeline { .. }))
 }
 
 /// Whether a step lets a pipeline run again.

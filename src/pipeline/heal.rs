@@ -96,6 +96,18 @@ impl Turn<'_> {
             self.next.wedge = None;
             return None;
         };
+        if wedged == Wedged::Paused && self.was_settled() {
+            // Paused in truth as far as was seen; somebody took the time stamp away, or its vertices run by now. What cannot be
+            // read is no reason to turn it.
+            match self.s.learned.planes.get(&child.version.name) {
+                None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
+                Some(plane) if plane.unreadable.is_some() || plane.not_paused(self.now).0.is_empty() => {
+                    self.next.wedge = None;
+                    return None;
+                }
+                Some(_) => {}
+            }
+        }
         let known = self.stored.wedge.clone().filter(|w| w.says == wedged.says());
         let mut wedge = known.unwrap_or_else(|| Wedge {
             says: wedged.says().to_owned(),
@@ -103,17 +115,6 @@ impl Turn<'_> {
             healing: false,
         });
         let left = SURE.saturating_sub(elapsed(wedge.since.as_ref(), self.now));
-        if left.is_zero() && wedged == Wedged::Paused && self.was_settled() {
-            // Paused in truth as far as was seen; somebody took the time stamp away, or its vertices run by now.
-            match self.s.learned.planes.get(&child.version.name) {
-                None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
-                Some(plane) if plane.not_paused(self.now).0.is_empty() => {
-                    self.next.wedge = None;
-                    return None;
-                }
-                Some(_) => {}
-            }
-        }
         if left.is_zero() {
             wedge.healing = true;
             let note = match wedged {

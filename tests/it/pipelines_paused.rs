@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::{
     pipelines::said,
     support::{
-        Team,
+        Team, audit,
         drains::ROLLOUT,
         eventually, numaflow,
         pauses::State,
-        pipelines::{NoPods, edit, pods, poke, turn, until, vertices},
+        pipelines::{NoPods, PTS, edit, pods, poke, turn, until, vertices},
         rollouts::{Stage, pipeline_spec},
         stays,
     },
@@ -299,4 +299,26 @@ async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
     team.deployed(ROLLOUT, "1.8.1").await;
     stage.all_run(&["my", "slow"]).await;
     stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_pipeline_whose_time_stamp_somebody_took_is_left_in_peace_and_takes_changes() {
+    let (stage, _operator) = Stage::at_work("pl-stripped").await;
+    let team = stage.team();
+    team.pipeline("my", json!({})).await;
+    team.pipeline_runs("my").await;
+    team.edit_pipeline("my", phase(Some("Paused"))).await;
+    team.pipeline_rests("my").await;
+    team.meddle("my-0", json!({"metadata": {"annotations": {PTS: null}}})).await;
+    let mark = audit::settled(team, Duration::from_secs(7)).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let requests = audit::since(mark, &team.namespace);
+    let writes: Vec<String> = requests.iter().filter(|r| r.write()).map(audit::Request::describe).collect();
+    assert!(writes.is_empty(), "{writes:?}");
+    team.set_image("my", "cat:2").await;
+    let changed = |p: &DynamicObject| p.data["spec"]["vertices"][1]["udf"]["container"]["image"] == "cat:2";
+    until(team, "Pipeline", "my-0", "changed", changed).await;
+    team.edit_pipeline("my", phase(None)).await;
+    stage.all_run(&["my"]).await;
+    stage.at_rest_after_a_wedge().await;
 }

@@ -529,3 +529,27 @@ fn a_paused_pipeline_whose_isb_service_is_bad_for_good_takes_another_one() {
     m.turn();
     assert!(m.live().deleting, "{}", m.status().message);
 }
+
+#[test]
+fn a_paused_pipeline_without_its_time_stamp_takes_a_change_and_nothing_is_written_at_rest() {
+    let mut m = Model::running();
+    m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": "Paused"}));
+    m.settle();
+    m.child.as_mut().unwrap().annotations.remove(ANNOTATION_PAUSE_TIMESTAMP);
+    m.turn();
+    m.pass_time(6);
+    m.turn();
+    let status = m.status();
+    for _ in 0..4 {
+        m.pass_time(6);
+        m.turn();
+        assert_eq!(m.status(), status, "at rest");
+    }
+    m.edit(|spec| spec["lifecycle"] = json!({}));
+    m.image("cat:2");
+    for _ in 0..3 {
+        m.settle();
+        m.pass_time(70);
+    }
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+}
