@@ -230,6 +230,9 @@ impl Turn<'_> {
             (Some(cut), _) => {
                 let left = at_most.saturating_sub(elapsed(Some(cut), self.now));
                 if left.is_zero() {
+                    // The time-out of the spec may be another one by now.
+                    let taken = elapsed(request.since.as_ref(), cut.0);
+                    let time = duration(timeout.filter(|timeout| *timeout <= taken).unwrap_or(taken));
                     let ended = format!("drainTimeout {time} had passed, and {} more", duration(at_most));
                     let why = format!("did not pause within {time}, nor within {} more", duration(at_most));
                     return Ending::Over(seen.record(since, Some((ended, &why))));

@@ -253,6 +253,27 @@ fn one_that_does_not_even_pause_holds_nothing_up_for_long_after_the_timeout() {
 }
 
 #[test]
+fn a_timeout_that_is_changed_after_it_was_up_does_not_falsify_the_record() {
+    for changed in [None, Some("1h")] {
+        let mut model = deployed();
+        timeout(&mut model, "5m", "Proceed");
+        model.pipeline("b-0", Rule::Stuck);
+        proven(&mut model);
+        look(&mut model);
+        model.pass(Duration::from_secs(301));
+        look(&mut model);
+        let ppnd = PpndSpec { drain_timeout: changed.map(Wait::from), on_drain_timeout: None };
+        model.edit(|spec| spec.strategy.get_or_insert_default().ppnd = Some(ppnd));
+        model.pass(Duration::from_mins(1));
+        look(&mut model);
+        assert_eq!(model.stage(), Some("Confirm"), "{}", model.message());
+        let drain = model.drain();
+        assert!(drain.not_drained[0].starts_with("b-0: did not pause within 5m"), "{drain:?}");
+        assert!(drain.ended.starts_with("drainTimeout 5m"), "{drain:?}");
+    }
+}
+
+#[test]
 fn abort_gives_up_the_attempt_and_touches_nothing() {
     let mut model = deployed();
     timeout(&mut model, "5m", "Abort");
