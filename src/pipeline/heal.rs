@@ -20,7 +20,7 @@ impl Turn<'_> {
     /// Finds a wedged pipeline, and heals it: `Some` while that goes on, with the steps to be taken.
     pub(super) fn heal(&mut self, child: &LivePipeline) -> Option<Vec<Step>> {
         let looks = child.looks_wedged();
-        let healing = self.stored.wedge.clone().filter(|w| w.healing);
+        let healing = self.next.wedge.clone().filter(|w| w.healing);
         let Some(wedge) = healing else {
             if let Some(look) = self.watch(child, looks) {
                 return Some(look);
@@ -108,7 +108,7 @@ impl Turn<'_> {
                 Some(_) => {}
             }
         }
-        let known = self.stored.wedge.clone().filter(|w| w.says == wedged.says());
+        let known = self.next.wedge.clone().filter(|w| w.says == wedged.says());
         let mut wedge = known.unwrap_or_else(|| Wedge {
             says: wedged.says().to_owned(),
             since: Some(Time(self.now)),

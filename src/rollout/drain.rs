@@ -14,7 +14,7 @@ use crate::{
     plan::Plan,
     rollout::{decide::Turn, report, snapshot::PipelineSeen, upkeep::Upkeep},
     summary::Summary,
-    time::{elapsed, of_day},
+    time::{elapsed, is_ahead, of_day},
     words::{duration, list},
 };
 
@@ -228,6 +228,11 @@ impl Turn<'_> {
         let at_most = last_wait(seen.managed);
         match (&request.cut_at, over) {
             (Some(cut), _) => {
+                if is_ahead(cut, self.now) {
+                    let cut = self.not_before_now();
+                    self.next.pause_request.as_mut().into_iter().for_each(|r| r.cut_at = Some(cut.clone()));
+                    return Ending::Waiting(Some(at_most));
+                }
                 let left = at_most.saturating_sub(elapsed(Some(cut), self.now));
                 if left.is_zero() {
                     // The time-out of the spec may be another one by now.

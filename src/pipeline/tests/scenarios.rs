@@ -623,3 +623,35 @@ fn a_restart_before_pipelines_are_listed_keeps_the_clock_and_lets_go_of_nothing(
     m.settle();
     assert_eq!(m.status().pause.map(|p| p.since), before.map(|p| p.since));
 }
+
+#[test]
+fn a_clock_that_is_set_back_holds_up_no_change_and_nobody_else() {
+    let mut m = Model::running();
+    m.numaflow.never_pauses = true;
+    m.ppnd(&json!({"drainTimeout": "50s"}));
+    m.image("cat:2");
+    m.settle();
+    m.pass_time(-36_000);
+    m.settle();
+    m.pass_time(51);
+    m.settle();
+    assert!(m.status().pause.unwrap().cut_at.is_some(), "{}", m.status().message);
+    m.pass_time(-36_000);
+    m.settle();
+    m.pass_time(51);
+    m.settle();
+    m.pass_time(36);
+    m.settle();
+    assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    assert_eq!(m.live().spec["vertices"][1]["udf"]["container"]["image"], "cat:2");
+    m.numaflow.fails = Some("isbsvc not healthy".into());
+    m.numaflow();
+    m.turn();
+    m.pass_time(-36_000);
+    m.request(None);
+    m.turn();
+    assert_eq!(m.answer().0, "Pausing");
+    m.pass_time(61);
+    m.turn();
+    assert_eq!(m.answer().0, "Excused");
+}

@@ -274,6 +274,23 @@ fn a_timeout_that_is_changed_after_it_was_up_does_not_falsify_the_record() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_after_the_timeout_does_not_hold_up_the_last_chance() {
+    let mut model = deployed();
+    timeout(&mut model, "5m", "Proceed");
+    model.pipeline("b-0", Rule::Stuck);
+    proven(&mut model);
+    look(&mut model);
+    model.pass(Duration::from_secs(301));
+    look(&mut model);
+    assert!(model.request().unwrap().cut_at.is_some());
+    model.now -= jiff::SignedDuration::from_hours(10);
+    look(&mut model);
+    model.pass(Duration::from_secs(57));
+    look(&mut model);
+    assert_eq!(model.stage(), Some("Confirm"), "{}", model.message());
+}
+
+#[test]
 fn abort_gives_up_the_attempt_and_touches_nothing() {
     let mut model = deployed();
     timeout(&mut model, "5m", "Abort");
