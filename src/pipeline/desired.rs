@@ -37,6 +37,11 @@ pub struct Desired {
     pub hash: String,
 }
 
+/// The grace period of pauses that a rollout asks for, whatever else of its spec cannot be read.
+pub(super) fn grace_of(rollout: &PipelineRollout) -> Option<i64> {
+    rollout.spec.pipeline.spec.0["lifecycle"]["pauseGracePeriodSeconds"].as_i64().filter(|grace| *grace >= 0)
+}
+
 impl Desired {
     /// What a rollout asks for, for a pipeline of this name.
     ///

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     change::Pending,
     decide::Turn,
-    desired::Desired,
+    desired::{Desired, grace_of},
     snapshot::{Request, Scope},
 };
 use crate::{
@@ -118,10 +118,7 @@ impl Turn<'_> {
 
     /// The grace period for a pause: what the user says, else as long as the longest time-out.
     fn grace(&self, desired: Option<&Desired>, want: &Want, counting: &[&Request]) -> Option<i64> {
-        let users = match desired {
-            Some(desired) => desired.grace,
-            None => return self.child.and_then(|c| c.grace()).filter(|_| !want.paused),
-        };
+        let users = desired.map_or_else(|| grace_of(&self.s.rollout), |desired| desired.grace);
         if !want.paused {
             return users;
         }

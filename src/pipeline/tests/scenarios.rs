@@ -655,3 +655,23 @@ fn a_clock_that_is_set_back_holds_up_no_change_and_nobody_else() {
     m.turn();
     assert_eq!(m.answer().0, "Excused");
 }
+
+#[test]
+fn a_spec_that_cannot_be_read_drains_as_long_as_its_user_says_and_keeps_nothing_of_the_pause() {
+    for users in [Some(120), None] {
+        let mut m = Model::new();
+        m.edit(|spec| spec["lifecycle"] = json!({"pauseGracePeriodSeconds": users}));
+        m.settle();
+        m.numaflow.pending = true;
+        m.edit(|spec| spec["lifecycle"]["desiredPhase"] = json!("Pasued"));
+        m.request(Some(300));
+        m.settle();
+        assert_eq!((m.phase(), m.live().grace()), ("Pausing", users.or(Some(300))));
+        m.requests[0].cut = true;
+        m.settle();
+        assert_eq!((m.phase(), m.live().grace()), ("Paused", Some(0)));
+        m.requests.clear();
+        m.settle();
+        assert_eq!((m.phase(), m.live().grace()), ("Running", users), "{}", m.status().message);
+    }
+}
