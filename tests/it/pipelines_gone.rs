@@ -198,6 +198,7 @@ async fn a_pipeline_deleted_by_hand_in_the_middle_of_a_pause_is_made_anew_and_ru
     team.pipeline_runs("my").await;
     team.set_image("my", "cat:2").await;
     until(team, "Pipeline", "my-0", "pauses", |p| p.data["status"]["phase"] == "Pausing").await;
+    stage.recorder.deleted_by_hand("my-0");
     numaflow::delete(team, "Pipeline", "my-0").await;
     team.turn_knobs("my", json!({"drains-after": Value::Null})).await;
     team.pipeline_until("my", "made anew", |s| s.child == "my-1").await;

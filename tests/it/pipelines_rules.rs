@@ -46,6 +46,7 @@ async fn where_progressive_is_asked_for_pipelines_are_drained_and_it_is_said() {
 async fn where_no_strategy_is_asked_for_any_change_is_applied_at_once() {
     let (stage, operator) = Stage::at_work("pl-no-strategy").await;
     let team = stage.team();
+    stage.recorder.changes_may_lose_data();
     team.configure("config", json!({"upgradeStrategy": "no-strategy"})).await;
     operator.stop().await;
     // This one has seen the configuration before it does anything.

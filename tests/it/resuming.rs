@@ -319,7 +319,7 @@ async fn slow_an_upgrade_that_is_taken_back_while_the_controller_is_dead_leaves_
     stage.all_run(&["a"]).await;
     stage.nothing_left().await;
     // Two flips that nobody has seen, which is safe only because nobody was there: so the rules are told, too.
-    let broken = stage.recorder.broken();
+    let broken = stage.recorder.broken().await;
     assert!(broken.len() == 1 && broken[0].contains("flip at 3/1") && broken[0].contains("safe: 2/1"), "{broken:?}");
     assert!(stage.recorder.states("a-0").iter().all(|s| s.phase != "Pausing" && s.phase != "Paused"));
 }

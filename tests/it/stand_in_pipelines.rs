@@ -55,7 +55,7 @@ async fn a_pipeline_runs_pauses_drained_and_runs_again() {
         "{history}"
     );
     assert!(states.iter().all(|s| !s.drained || s.phase == "Paused"), "{history}");
-    recorder.rules();
+    recorder.rules().await;
     assert_at_rest(team).await;
 }
 
@@ -92,7 +92,7 @@ async fn what_does_not_drain_is_paused_when_its_grace_is_over_and_is_looked_at_i
     // Out of Pausing there is a clean way back.
     want(team, "never", "Running").await;
     settled(team, "never", "Running").await;
-    recorder.rules();
+    recorder.rules().await;
 }
 
 /// Whether the controller has seen the spec and says this phase, and whether it is wedged there.
@@ -114,7 +114,7 @@ async fn flip_until_wedged(team: &Team, name: &str, from: &str, to: &str) -> Rec
         let now = api(team, "Pipeline").get(name).await.unwrap();
         if reached(&now, from) == Some(true) {
             println!("{from}, {to}, {from}: wedged in round {round}");
-            assert!(recorder.broken().iter().any(|words| words.contains("flip")), "{}", recorder.history(name));
+            assert!(recorder.broken().await.iter().any(|words| words.contains("flip")), "{}", recorder.history(name));
             return recorder;
         }
         // By the way that is always clean.

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod leases;
 pub mod numaflow;
 pub mod operator;
+pub mod order;
 pub mod pauses;
 pub mod pipelines;
 pub mod program;

@@ -66,13 +66,13 @@ impl Stage {
     /// The end of a story: nobody flipped a pipeline too early, and nothing of a pause is left.
     pub async fn at_rest(&self) {
         self.nothing_left().await;
-        self.recorder.rules();
+        self.recorder.rules().await;
     }
 
     /// The end of a story in which a pipeline was wedged: out of a wedge there is no way but another flip.
     pub async fn at_rest_after_a_wedge(&self) {
         self.nothing_left().await;
-        self.recorder.rules_but_cures();
+        self.recorder.rules_but_cures().await;
     }
 
     /// The half of it that holds for every story: nothing of a pause is left.

@@ -1,0 +1,554 @@
+//! What became of pipelines, their vertices, their pods and those who ask for pauses, in one order; and rules about how one
+//! follows on another.
+//!
+//! Each kind has a watch of its own, and nothing orders the events of one against those of another. So nothing here goes by
+//! when an event came in: all are put in the order of their resourceVersions. These are the revisions of the one etcd in which
+//! all kinds are kept, numbers that are given once; that of an object that is gone is the revision in which it went. What is
+//! still on its way is waited for before rules are looked at, see `Recorder::caught_up`. After a watch was begun anew nobody
+//! knows when an object went that is not there any more: it is taken for gone from when it was last seen, which accuses nobody.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{ResourceExt, api::DynamicObject};
+use serde_json::{Value, json};
+
+use super::pauses::State;
+
+const PIPELINE_NAME: &str = "numaflow.numaproj.io/pipeline-name";
+const PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
+const APPLIED: &str = "numaplane.numaproj.io/applied";
+
+/// After so long beyond its own deletion a pod is on a node that is gone.
+const LOST: SignedDuration = SignedDuration::from_secs(60);
+/// Stages in which a controller's rollout may ask for pauses.
+const ASKING: [&str; 4] = ["Drain", "CutOver", "Confirm", "RollBack"];
+/// How the record of a change begins that did not wait for a pause.
+const WITHOUT: &str = "applied without a pause";
+
+/// An object at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// Its resourceVersion.
+    pub at: u64,
+    /// When that came in here.
+    pub seen: Timestamp,
+    /// Name of the object.
+    pub name: String,
+    /// Which of that name.
+    pub uid: String,
+    /// What it was then.
+    pub what: What,
+}
+
+/// What an object was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Pipeline(Made, State),
+    Vertex(Vertex),
+    Pod(Pod),
+    /// What is wrong with what a rollout of a controller asks for, if it asks for a pause.
+    Asks(Option<String>),
+    /// What the rollout of a pipeline has on record about changes that did not wait for a pause: (reason, words).
+    Record(Vec<(String, String)>),
+    Gone(Kind),
+}
+
+/// The kinds of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Pipeline,
+    Vertex,
+    Pod,
+    ControllerRollout,
+    PipelineRollout,
+}
+
+/// What a pipeline is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// The rollout that it belongs to.
+    pub parent: String,
+    /// Hash of what the operator applied last.
+    pub applied: String,
+    /// What may lose data if it changes while there are messages in the buffers.
+    pub work: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vertex {
+    pub pipeline: String,
+    /// The phase that it is to be in.
+    pub desired: String,
+    /// Its spec, but for phase and scale.
+    pub work: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub pipeline: String,
+    /// From when on it is not waited for.
+    pub until: Option<Timestamp>,
+}
+
+impl Happened {
+    /// What an event tells.
+    pub fn of(kind: Kind, object: &DynamicObject) -> Self {
+        let pipeline = object.labels().get(PIPELINE_NAME).cloned().unwrap_or_default();
+        let what = match kind {
+            Kind::Pipeline => What::Pipeline(made(object), State::of(object)),
+            Kind::Vertex => What::Vertex(Vertex {
+                pipeline,
+                desired: text(&object.data, "/spec/lifecycle/desiredPhase"),
+                work: without(&object.data["spec"], &["lifecycle", "replicas", "scale"]),
+            }),
+            Kind::Pod => {
+                let over =
+                    ["Failed", "Succeeded"].contains(&object.data["status"]["phase"].as_str().unwrap_or_default());
+                let gone = object.metadata.deletion_timestamp.as_ref().map(|t| t.0 + LOST);
+                What::Pod(Pod { pipeline, until: if over { Some(Timestamp::MIN) } else { gone } })
+            }
+            Kind::ControllerRollout => What::Asks(asks(&object.data["status"])),
+            Kind::PipelineRollout => {
+                let pauses = ["pause", "lastPause"].map(|field| &object.data["status"][field]);
+                let said = pauses.map(|p| (text(p, "/reason"), text(p, "/notDrained")));
+                What::Record(said.into_iter().filter(|(_, words)| words.starts_with(WITHOUT)).collect())
+            }
+        };
+        Self { what, ..Self::gone(kind, object) }
+    }
+
+    /// That an object is gone.
+    pub fn gone(kind: Kind, object: &DynamicObject) -> Self {
+        Self {
+            at: object.resource_version().and_then(|v| v.parse().ok()).unwrap_or_default(),
+            seen: Timestamp::now(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            what: What::Gone(kind),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.what {
+            What::Pipeline(..) => Kind::Pipeline,
+            What::Vertex(_) => Kind::Vertex,
+            What::Pod(_) => Kind::Pod,
+            What::Asks(_) => Kind::ControllerRollout,
+            What::Record(_) => Kind::PipelineRollout,
+            What::Gone(kind) => kind,
+        }
+    }
+}
+
+fn text(value: &Value, place: &str) -> String {
+    value.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn hash(value: &Value) -> String {
+    numaplane::api::short_hash(value.to_string().as_bytes())
+}
+
+fn without(spec: &Value, fields: &[&str]) -> String {
+    let mut spec = spec.clone();
+    strip(&mut spec, fields);
+    hash(&spec)
+}
+
+/// Takes fields away, wherever they are.
+fn strip(value: &mut Value, fields: &[&str]) {
+    match value {
+        Value::Object(all) => {
+            all.retain(|name, _| !fields.contains(&name.as_str()));
+            all.values_mut().for_each(|inner| strip(inner, fields));
+        }
+        Value::Array(all) => all.iter_mut().for_each(|inner| strip(inner, fields)),
+        _ => {}
+    }
+}
+
+fn made(pipeline: &DynamicObject) -> Made {
+    // Topology, and what vertices compute; not how many pods there are, where they run and how fast they may be. As far as any
+    // story changes it: this is no list of all fields.
+    const HARMLESS: [&str; 5] = ["scale", "replicas", "limits", "resources", "containerTemplate"];
+    let spec = &pipeline.data["spec"];
+    let sorted = |list: &str, keys: &[&str], strip: &[&str]| {
+        let mut all: Vec<(String, String)> = spec[list]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|entry| (keys.iter().map(|key| text(entry, &format!("/{key}"))).collect(), without(entry, strip)))
+            .collect();
+        all.sort();
+        all
+    };
+    let others = ["interStepBufferServiceName", "interStepBuffer", "watermark", "ordered"].map(|field| &spec[field]);
+    let work = json!([
+        sorted("vertices", &["name"], &HARMLESS),
+        sorted("edges", &["from", "to"], &[]),
+        sorted("sideInputs", &["name"], &[]),
+        others,
+        pipeline.annotations().get("numaflow.numaproj.io/instance"),
+    ]);
+    Made {
+        parent: pipeline.labels().get(PARENT).cloned().unwrap_or_default(),
+        applied: pipeline.annotations().get(APPLIED).cloned().unwrap_or_default(),
+        work: hash(&work),
+    }
+}
+
+/// What is wrong with a request for a pause: it is one of an attempt whose version has proved itself, or did not have to.
+fn asks(status: &Value) -> Option<String> {
+    let (request, upgrade) = (&status["pauseRequest"], &status["upgrade"]);
+    if request["active"] != true {
+        return None;
+    }
+    let stage = text(upgrade, "/stage");
+    let proved = upgrade["verified"] == true || !text(upgrade, "/verifySkipped").is_empty();
+    let of_it = request["attempt"] == upgrade["name"] && upgrade["name"].is_string();
+    if ASKING.contains(&stage.as_str()) && proved && of_it {
+        return None;
+    }
+    Some(format!(
+        "asks for a pause for {} in stage {stage:?} of {}, proved {}, skipped {}",
+        request["attempt"], upgrade["name"], upgrade["verified"], upgrade["verifySkipped"]
+    ))
+}
+
+/// What is true of a pipeline at one time.
+#[derive(Default)]
+struct Now<'a> {
+    state: Option<&'a State>,
+    made: Made,
+    /// What was made of the spec when this was applied.
+    base: Made,
+    vertices: BTreeMap<&'a str, &'a Vertex>,
+    pods: BTreeMap<&'a str, &'a Pod>,
+    /// Since the wanted phase was turned to Paused: whether it was seen paused, every vertex told to pause and no pod left.
+    settled: bool,
+    /// Whether it was ever where it was to be: what is made before that is no change.
+    stood: bool,
+}
+
+struct Walk {
+    broken: Vec<String>,
+    left: Vec<Left>,
+}
+
+/// A pipeline that was deleted while it was not paused: in order, unless another one is made for it that differs.
+struct Left {
+    at: u64,
+    uid: String,
+    made: Made,
+    words: String,
+}
+
+impl Now<'_> {
+    fn pausing(&self) -> bool {
+        self.state.is_some_and(|s| s.wants_pause() && !s.deleting) && !self.settled
+    }
+
+    fn paused(&self) -> bool {
+        self.state.is_some_and(State::wants_pause) && self.settled
+    }
+
+    /// Whether everything of it stands still at this time.
+    fn still(&self, time: Timestamp) -> bool {
+        self.vertices.values().all(|v| v.desired == "Paused")
+            && self.pods.values().all(|pod| pod.until.is_some_and(|until| until <= time))
+    }
+
+    fn left(&self, time: Timestamp) -> String {
+        let told = self.vertices.iter().filter(|(_, v)| v.desired != "Paused").map(|(name, _)| *name);
+        let told = told.collect::<Vec<_>>().join(", ");
+        let pods = self.pods.values().filter(|pod| pod.until.is_none_or(|until| until > time)).count();
+        let state = self.state.map(ToString::to_string).unwrap_or_default();
+        format!("it was {state}; vertices that were not told: [{told}]; pods: {pods}")
+    }
+}
+
+/// What was done to a pipeline that must not be done: a change, of it or of a vertex, while a pause is asked for and not
+/// settled; and one that can lose data without any pause and without a word on record why.
+///
+/// Where the operator is told that changes may lose data, only the first of these is.
+fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
+    let (mut broken, mut left) = (Vec::new(), Vec::new());
+    let mut now = Now::default();
+    let mut records: BTreeMap<&str, &[(String, String)]> = BTreeMap::new();
+    for happened in all {
+        let (at, time) = (happened.at, happened.seen);
+        let recorded = |parent: &str, hash: &str| {
+            let said = records.get(parent).copied().unwrap_or_default();
+            said.iter().any(|(reason, _)| reason.contains(hash) || !reason.starts_with("change "))
+        };
+        match &happened.what {
+            What::Pipeline(made, state) if happened.name == name => {
+                if now.state.is_none_or(|before| before.uid != state.uid) {
+                    now = Now {
+                        vertices: std::mem::take(&mut now.vertices),
+                        pods: std::mem::take(&mut now.pods),
+                        ..Now::default()
+                    };
+                    now.base = made.clone();
+                }
+                let excused = recorded(&made.parent, &made.applied);
+                if now.pausing() && !state.deleting && now.state.is_some_and(|s| s.spec != state.spec) && !excused {
+                    broken.push(format!(
+                        "Pipeline/{name}: its spec changed at {at} before its pause was settled: {}",
+                        now.left(time)
+                    ));
+                }
+                if made.applied != now.base.applied && !made.applied.is_empty() {
+                    let loses = !now.base.applied.is_empty() && made.work != now.base.work && !lossy;
+                    if loses && !now.paused() && !excused {
+                        broken.push(format!(
+                            "Pipeline/{name}: {} was applied at {at} without a pause, and nothing on record says why: {}",
+                            made.applied,
+                            now.left(time)
+                        ));
+                    }
+                    now.base = made.clone();
+                }
+                if now.state.is_none_or(|before| before.wants_pause() != state.wants_pause()) {
+                    now.settled = false;
+                }
+                let goes = state.deleting && now.state.is_none_or(|before| !before.deleting);
+                if goes && !made.parent.is_empty() && !now.paused() && !excused && !lossy {
+                    let words = format!(
+                        "Pipeline/{name} was deleted at {at} without a pause, to be made anew: {}",
+                        now.left(time)
+                    );
+                    left.push(Left { at, uid: state.uid.clone(), made: made.clone(), words });
+                }
+                (now.state, now.made) = (Some(state), made.clone());
+            }
+            What::Vertex(vertex) if vertex.pipeline == name => {
+                let before = now.vertices.insert(&happened.name, vertex);
+                let changed = before.map_or(now.stood, |before| before.work != vertex.work);
+                if changed && now.pausing() && !recorded(&now.made.parent, &now.made.applied) {
+                    let what = if before.is_some() { "changed" } else { "came" };
+                    let left = now.left(time);
+                    broken
+                        .push(format!("Vertex/{} {what} at {at} before the pause was settled: {left}", happened.name));
+                }
+            }
+            What::Pod(pod) if pod.pipeline == name => {
+                now.pods.insert(&happened.uid, pod);
+            }
+            What::Gone(Kind::Vertex) => {
+                let known = now.vertices.remove(happened.name.as_str()).is_some();
+                if known && now.pausing() && !recorded(&now.made.parent, &now.made.applied) {
+                    let left = now.left(time);
+                    broken.push(format!("Vertex/{} went at {at} before the pause was settled: {left}", happened.name));
+                }
+            }
+            What::Gone(Kind::Pod) => {
+                now.pods.remove(happened.uid.as_str());
+            }
+            What::Gone(Kind::Pipeline) if happened.name == name => now.state = None,
+            What::Record(said) => {
+                records.insert(&happened.name, said);
+            }
+            _ => continue,
+        }
+        if let Some(state) = now.state.filter(|state| state.settled()) {
+            now.stood = true;
+            now.settled |= state.wants_pause() && now.still(time);
+        }
+    }
+    Walk { broken, left }
+}
+
+/// Everything that was done to pipelines and must not be done.
+pub fn all_broken(all: &[&Happened], lossy: bool, by_hand: &[String]) -> Vec<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for happened in all.iter().filter(|h| matches!(h.what, What::Pipeline(..))) {
+        if !names.contains(&happened.name.as_str()) {
+            names.push(&happened.name);
+        }
+    }
+    let (mut broken, mut left) = (asked_too_early(all), Vec::new());
+    for name in names {
+        let walk = walk(all, name, lossy);
+        broken.extend(walk.broken);
+        if !by_hand.iter().any(|deleted| deleted == name) {
+            left.extend(walk.left);
+        }
+    }
+    // Those that went without a pause and were followed by another one that is made otherwise.
+    for left in left {
+        let next = all.iter().find_map(|h| match &h.what {
+            What::Pipeline(made, _) if h.at > left.at && h.uid != left.uid && made.parent == left.made.parent => {
+                Some(made)
+            }
+            _ => None,
+        });
+        if next.is_some_and(|next| next.work != left.made.work) {
+            broken.push(left.words);
+        }
+    }
+    broken
+}
+
+/// Requests for pauses that must not be made.
+fn asked_too_early(all: &[&Happened]) -> Vec<String> {
+    let wrong = all.iter().filter_map(|happened| match &happened.what {
+        What::Asks(Some(words)) => {
+            Some(format!("NumaflowControllerRollout/{} {words}, at {}", happened.name, happened.at))
+        }
+        _ => None,
+    });
+    wrong.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipeline `p-0` of the rollout `p`, one vertex and one pod of it; each line is at the next version.
+    ///
+    /// - `is <generation>/<observed> <desired> <phase> <pts or -> <spec>`; the spec is what was applied, and what it does
+    /// - `vertex <desired> <spec>`, `pod`, `pod lost`, `record <spec>`, `going`
+    /// - `vertex gone`, `pod gone`
+    fn story(lines: &[&str]) -> Vec<Happened> {
+        let mut all: Vec<Happened> = Vec::new();
+        for (n, line) in lines.iter().enumerate() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let pipeline = "p-0".to_owned();
+            let (name, what) = match words[..] {
+                ["is", generations, desired, phase, pts, spec] => {
+                    let (generation, observed) = generations.split_once('/').unwrap();
+                    let state = State {
+                        at: Timestamp::UNIX_EPOCH,
+                        version: n as u64,
+                        uid: "p-0".to_owned(),
+                        generation: generation.parse().unwrap(),
+                        observed: observed.parse().ok(),
+                        desired: desired.to_owned(),
+                        grace: None,
+                        phase: phase.to_owned(),
+                        pause_timestamp: (pts == "pts").then(|| "then".to_owned()),
+                        drained: false,
+                        spec: spec.to_owned(),
+                        deleting: false,
+                    };
+                    let made = Made { parent: "p".to_owned(), applied: spec.to_owned(), work: spec.to_owned() };
+                    ("p-0", What::Pipeline(made, state))
+                }
+                ["going"] => {
+                    let last = all.iter().rev().find_map(|h| match &h.what {
+                        What::Pipeline(made, state) => Some((made.clone(), State { deleting: true, ..state.clone() })),
+                        _ => None,
+                    });
+                    let (made, state) = last.unwrap();
+                    ("p-0", What::Pipeline(made, state))
+                }
+                ["vertex", "gone"] => ("v", What::Gone(Kind::Vertex)),
+                ["vertex", desired, work] => {
+                    ("v", What::Vertex(Vertex { pipeline, desired: desired.to_owned(), work: work.to_owned() }))
+                }
+                ["pod"] => ("pod", What::Pod(Pod { pipeline, until: None })),
+                ["pod", "lost"] => ("pod", What::Pod(Pod { pipeline, until: Some(Timestamp::UNIX_EPOCH) })),
+                ["pod", "gone"] => ("pod", What::Gone(Kind::Pod)),
+                ["record", spec] => {
+                    let reason = format!("change {spec} of its own spec");
+                    ("p", What::Record(vec![(reason, "applied without a pause: forced".to_owned())]))
+                }
+                _ => panic!("{line}"),
+            };
+            let (name, uid) = (name.to_owned(), name.to_owned());
+            all.push(Happened { at: n as u64, seen: Timestamp::UNIX_EPOCH, name, uid, what });
+        }
+        all
+    }
+
+    fn told(lines: &[&str]) -> Vec<String> {
+        all_broken(&story(lines).iter().collect::<Vec<_>>(), false, &[])
+    }
+
+    /// Runs with `a`.
+    const RUNS: [&str; 3] = ["is 1/1 Running Running - a", "vertex Running a", "pod"];
+    /// Says that it is paused, and has one vertex more to tell and one pod left.
+    const SAYS: [&str; 2] = ["is 2/1 Paused Running - a", "is 2/2 Paused Paused pts a"];
+
+    fn count(parts: &[&[&str]]) -> usize {
+        told(&parts.concat()).len()
+    }
+
+    #[test]
+    fn a_change_in_a_pause_that_is_settled_breaks_no_rule() {
+        let paused: [&[&str]; 3] = [&RUNS, &SAYS, &["vertex Paused a", "pod gone"]];
+        let changed: &[&str] = &["is 3/2 Paused Paused pts b", "is 3/3 Paused Paused pts b", "vertex Paused b"];
+        let resumed: &[&str] =
+            &["is 4/3 Running Paused pts b", "vertex Running b", "is 4/4 Running Running - b", "pod"];
+        assert_eq!(told(&[&paused.concat(), changed, resumed].concat()), Vec::<String>::new());
+        // Whether one more vertex comes or the one that there was goes.
+        assert_eq!(count(&[&paused.concat(), changed, &["vertex gone"]]), 0);
+        // A pod that is on a node that is gone does not count.
+        assert_eq!(count(&[&RUNS, &SAYS, &["vertex Paused a", "pod lost"], changed]), 0);
+    }
+
+    #[test]
+    fn what_says_that_it_is_paused_is_not_changed_while_a_vertex_or_a_pod_is_left() {
+        let changed: &[&str] = &["is 3/2 Paused Paused pts b", "vertex Paused b"];
+        for left in [&["vertex Paused a"][..], &["pod gone"], &[]] {
+            // The pipeline before its pause is settled and without it, and its vertex.
+            assert_eq!(count(&[&RUNS, &SAYS, left, changed]), 3, "{left:?}");
+        }
+        assert_eq!(count(&[&RUNS, &SAYS, &["vertex gone"]]), 1);
+        // Who goes altogether takes its vertices along.
+        assert_eq!(count(&[&RUNS, &SAYS, &["going", "vertex gone"]]), 0);
+    }
+
+    #[test]
+    fn a_spec_that_changes_together_with_or_during_the_way_into_a_pause_breaks_a_rule() {
+        assert_eq!(count(&[&RUNS, &["is 2/1 Paused Running - b"]]), 1);
+        let pausing: &[&str] = &["is 2/1 Paused Running - a", "is 2/2 Paused Pausing pts a"];
+        assert_eq!(count(&[&RUNS, pausing, &["is 3/2 Paused Pausing pts b"]]), 2);
+        assert_eq!(count(&[&RUNS, pausing, &["vertex Running b"]]), 1);
+        // What is made paused from the beginning gets its vertices on the way into that pause.
+        assert_eq!(count(&[&["is 1/1 Paused Pausing pts a", "vertex Paused a", "is 1/1 Paused Paused pts a"]]), 0);
+    }
+
+    #[test]
+    fn a_change_without_a_pause_needs_a_record_of_why() {
+        let changed: &[&str] = &["is 2/1 Running Running - b", "vertex Running b"];
+        assert_eq!(count(&[&RUNS, changed]), 1);
+        assert_eq!(count(&[&RUNS, &["record b"], changed]), 0);
+        assert_eq!(count(&[&RUNS, &["record c"], changed]), 1);
+        // The pause of another change does not count, nor one that is over.
+        let over: &[&str] = &["vertex Paused a", "pod gone", "is 3/2 Running Paused pts a"];
+        assert_eq!(count(&[&RUNS, &SAYS, over, &["is 4/2 Running Paused pts b"]]), 1);
+        assert!(all_broken(&story(&[&RUNS, changed].concat()).iter().collect::<Vec<_>>(), true, &[]).is_empty());
+    }
+
+    #[test]
+    fn what_goes_without_a_pause_is_not_followed_by_one_that_is_made_otherwise() {
+        let next = |spec: &str| {
+            let mut all = story(&[&RUNS[..], &["going", "is 1/1 Running Running - next"]].concat());
+            let last = all.last_mut().unwrap();
+            let What::Pipeline(made, state) = &mut last.what else { panic!() };
+            (made.work, state.uid) = (spec.to_owned(), "p-1".to_owned());
+            (last.name, last.uid) = ("p-1".to_owned(), "p-1".to_owned());
+            all_broken(&all.iter().collect::<Vec<_>>(), false, &[]).len()
+        };
+        assert_eq!((next("a"), next("b")), (0, 1));
+    }
+
+    #[test]
+    fn only_an_attempt_that_has_proved_itself_asks_for_a_pause() {
+        let status = |stage: &str, verified: bool, skipped: &str, attempt: &str| {
+            let upgrade = json!({"name": "c-1", "stage": stage, "verified": verified, "verifySkipped": skipped});
+            asks(&json!({"pauseRequest": {"active": true, "attempt": attempt}, "upgrade": upgrade}))
+        };
+        for stage in ASKING {
+            assert_eq!(status(stage, true, "", "c-1"), None);
+            assert_eq!(status(stage, false, "forcePromote", "c-1"), None);
+            assert!(status(stage, false, "", "c-1").is_some());
+            assert!(status(stage, true, "", "c-0").is_some());
+        }
+        assert!(status("Verify", true, "", "c-1").is_some());
+        assert!(asks(&json!({"pauseRequest": {"active": true}})).is_some());
+        assert_eq!(asks(&json!({"pauseRequest": {"active": false}, "upgrade": {"stage": "Verify"}})), None);
+    }
+}
