@@ -427,6 +427,29 @@ async fn a_buffer_service_is_rolled_to_the_image_of_its_version_and_fails_on_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_to_be_tried_again_waits_for_a_change() {
+    let scene = Scene::new("pl-retries").await;
+    let team = &scene.team;
+    let _kinds = numaflow::installed(&team.client).await;
+    ready(team).await;
+    running(team, "p", json!({})).await;
+    quiet(team, "p").await;
+    for (knob, value) in [("no-retries", "true"), ("fails", "no quota")] {
+        turn(team, "Pipeline", "p", knob, json!(value)).await;
+    }
+    poke(team, "Pipeline", "p").await;
+    until(team, "Pipeline", "p", "failed", |p| phase(p) == "Failed").await;
+    turn(team, "Pipeline", "p", "fails", Value::Null).await;
+    stays("nobody looks at it", Duration::from_secs(5), async || {
+        let now = api(team, "Pipeline").get("p").await.map_err(|error| error.to_string())?;
+        if phase(&now) == "Failed" { Ok(()) } else { Err(phase(&now).to_owned()) }
+    })
+    .await;
+    poke(team, "Pipeline", "p").await;
+    settled(team, "p", "Running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_worker_looks_at_all_pipelines_so_that_a_slow_one_holds_up_the_others() {
     let scene = Scene::new("pl-delay").await;
     let team = &scene.team;

@@ -28,6 +28,11 @@ pub async fn ask(team: &Team, name: &str, phase: Option<&str>) {
     team.edit_pipeline(name, json!({"lifecycle": {"desiredPhase": phase}})).await;
 }
 
+/// What the last poke left on a pipeline.
+fn poked(pipeline: &DynamicObject) -> Option<String> {
+    pipeline.labels().get("numaplane.numaproj.io/poked").cloned()
+}
+
 fn pause_state(status: &PipelineRolloutStatus) -> &str {
     status.pause.as_ref().map(|p| p.state.as_str()).unwrap_or_default()
 }
@@ -160,6 +165,8 @@ async fn trap04_a_pause_without_a_phase_pausing_is_a_pause() {
     assert_eq!(runs.data["spec"]["lifecycle"]["pauseGracePeriodSeconds"], 0, "the user's stays");
     let phases: Vec<String> = stage.recorder.states("my-0").into_iter().map(|s| s.phase).collect();
     println!("{phases:?} {:?}", team.pipeline_status("my").await.last_pause);
+    assert!(phases.contains(&"Paused".to_owned()), "{phases:?}");
+    assert!(!phases.contains(&"Pausing".to_owned()), "{phases:?}");
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("my-0").len(), 2, "{}", stage.recorder.history("my-0"));
 }
@@ -229,7 +236,8 @@ async fn trap06_a_vertex_added_while_paused_that_nobody_scales_gets_its_pods_on_
 async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused() {
     let (stage, _operator) = Stage::at_work("trap07").await;
     let team = stage.team();
-    team.pipeline("my", json!({"drains-after": "8s"})).await;
+    // Numaflow's own next try may be a quarter of an hour away: here, there is none.
+    team.pipeline("my", json!({"drains-after": "8s", "no-retries": "true"})).await;
     team.pipeline_runs("my").await;
     team.set_version("numaflow-controller", "1.8.1").await;
     until(team, "Pipeline", "my-0", "pauses", |p| phase(p) == "Pausing").await;
@@ -241,8 +249,18 @@ async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused() {
     let answers: Vec<_> = status.pause_requests.iter().map(|a| (a.answer.as_str(), a.why.as_str())).collect();
     assert_eq!(answers, [("Pausing", "no quota for it")]);
     assert_eq!(team.status("numaflow-controller").await.promoted.unwrap().version, "1.8.0");
+    // Right after a poke the next one is some time away, in which its cause goes.
+    let before = poked(&numaflow::api(team, "Pipeline").get("my-0").await.unwrap());
+    until(team, "Pipeline", "my-0", "poked", |p| poked(p) != before).await;
+    let mark = audit::settled(team, Duration::from_secs(1)).await;
     turn(team, "Pipeline", "my-0", "fails", Value::Null).await;
-    poke(team, "Pipeline", "my-0").await;
+    until(team, "Pipeline", "my-0", "looked at again", |p| phase(p) != "Failed").await;
+    let wakes: Vec<String> = audit::since(mark, &team.namespace)
+        .iter()
+        .filter(|r| r.write() && r.resource() == "pipelines" && r.name() == "my-0")
+        .map(audit::Request::describe)
+        .collect();
+    assert_eq!(wakes, ["patch pipelines/my-0: 200"], "the operator's poke, and nothing else, wakes Numaflow");
     team.deployed("numaflow-controller", "1.8.1").await;
     team.pipeline_runs("my").await;
     let status = team.pipeline_status("my").await;

@@ -272,8 +272,13 @@ async fn trap13_a_pipeline_deleted_together_with_its_isb_service_drains_and_both
     let team = stage.team();
     team.pipeline("my", json!({"drains-after": "3s"})).await;
     team.pipeline_runs("my").await;
+    // Its own next try may be a quarter of an hour away: here, there is none.
+    turn(team, "InterStepBufferService", "default", "no-retries", json!("true")).await;
     let began = Instant::now();
     numaflow::delete(team, "InterStepBufferService", "default").await;
+    let waits = |s: &DynamicObject| phase(s) == "Deleting";
+    until(team, "InterStepBufferService", "default", "waits for the pipeline", waits).await;
+    let mark = audit::settled(team, Duration::from_secs(1)).await;
     team.delete::<PipelineRollout>("my").await;
     team.gone::<PipelineRollout>("my").await;
     let drained = began.elapsed();
@@ -286,6 +291,16 @@ async fn trap13_a_pipeline_deleted_together_with_its_isb_service_drains_and_both
         }
     })
     .await;
+    let wakes: Vec<String> = audit::since(mark, &team.namespace)
+        .iter()
+        .filter(|r| r.write() && r.resource() == "interstepbufferservices")
+        .map(audit::Request::describe)
+        .collect();
+    assert_eq!(
+        wakes,
+        ["patch interstepbufferservices/default: 200"],
+        "the operator's poke, and nothing else, wakes Numaflow"
+    );
     println!("the pipeline was gone after {drained:?}, its ISB service after {:?}", began.elapsed());
     stage.at_rest().await;
 }

@@ -253,9 +253,10 @@ impl Worker {
 
     /// One pass over an object, as it is known to be.
     async fn look_at(&mut self, name: &str) -> After {
-        let delay = lock(&self.hub.cache).one(self.kind, &self.namespace, name).map(|object| asked(&object).pass_delay);
-        if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
-            tokio::time::sleep(delay).await;
+        let knobs = lock(&self.hub.cache).one(self.kind, &self.namespace, name).map(|object| asked(&object));
+        let knobs = knobs.unwrap_or_default();
+        if !knobs.pass_delay.is_zero() {
+            tokio::time::sleep(knobs.pass_delay).await;
         }
         let Some(pass) = self.pass(name) else { return After::Rest };
         // What it was when it was changed last in this pass.
@@ -270,7 +271,8 @@ impl Worker {
                 }
             }
         }
-        pass.after
+        // Requests that failed are another matter: those are tried again.
+        if knobs.no_retries && pass.after == After::Retry { After::Rest } else { pass.after }
     }
 
     /// What a pass over an object comes to; nothing if it is not there.

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub const PREFIX: &str = "stand-in.numaflow/";
 
 /// What is asked by the annotations of one object.
+#[allow(clippy::struct_excessive_bools)] // independent of each other
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Knobs {
     /// Messages that stay in the buffers.
@@ -18,6 +19,8 @@ pub struct Knobs {
     pub pass_delay: Duration,
     /// The controller never looks at the object.
     pub silent: bool,
+    /// What failed is not tried again by itself, as if its next try were a quarter of an hour away.
+    pub no_retries: bool,
     /// Why it cannot be deployed.
     pub fails: Option<String>,
     /// How the daemon answers, if it does not.
@@ -61,6 +64,7 @@ pub fn knobs(annotations: &BTreeMap<String, String>) -> Knobs {
         never_pauses: is_set("never-pauses"),
         pass_delay: time("pass-delay").unwrap_or_default(),
         silent: is_set("silent"),
+        no_retries: is_set("no-retries"),
         fails: text("fails").map(str::to_owned),
         daemon: match text("daemon") {
             Some("refused") => Some(Daemon::Refused),
@@ -105,8 +109,15 @@ mod tests {
         assert_eq!((all.pending, all.drains_after), (7, Some(Duration::from_secs(2))));
         assert_eq!(all.pass_delay, Duration::from_millis(500));
         assert_eq!(all.terminates_after, Some(Duration::from_millis(1500)));
-        let all = asked(&[("daemon", "hung"), ("wedge", "paused"), ("fails", "no way"), ("never-pauses", "true")]);
-        assert_eq!((all.daemon, all.wedge, all.never_pauses), (Some(Daemon::Hung), Some(Wedge::Paused), true));
+        let all = asked(&[
+            ("daemon", "hung"),
+            ("wedge", "paused"),
+            ("fails", "no way"),
+            ("never-pauses", "true"),
+            ("no-retries", "true"),
+        ]);
+        assert_eq!((all.daemon, all.wedge), (Some(Daemon::Hung), Some(Wedge::Paused)));
+        assert!(all.never_pauses && all.no_retries);
         assert_eq!(all.fails.as_deref(), Some("no way"));
     }
 }

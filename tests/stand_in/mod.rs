@@ -38,12 +38,13 @@
 //! | `never-pauses: "true"` | stays Pausing whatever the grace |
 //! | `pass-delay: "500ms"` | the worker, which all pipelines share, takes so long before each pass |
 //! | `silent: "true"` | the controller never looks at it |
+//! | `no-retries: "true"` | what fails is not tried again: only a change wakes the controller, as the next try may be far away |
 //! | `fails: "text"` | is Failed with this text, with Deployed=False, at each pass |
 //! | `daemon: "refused"`, `"hung"` | the daemon does not answer; hung, it keeps the worker for a while, too |
 //! | `terminates-after: "3s"` | its pods take so long to go |
 //! | `wedge: "running"`, `"paused"` | the next flip to Running or Paused ends in that wedge; for one flip, then it is removed |
 //!
-//! On an InterStepBufferService `silent`, `pass-delay`, and these, a change of which is a reason for a pass over it, in
+//! On an InterStepBufferService `silent`, `pass-delay`, `no-retries`, and these, a change of which is a reason for a pass over it, in
 //! place of what a StatefulSet would do:
 //!
 //! | knob | what it does |
