@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::support::{
     Team,
     drains::{ROLLOUT, stage_of},
-    eventually, numaflow,
+    eventually,
+    faults::Faults,
+    numaflow,
     pauses::State,
     pipelines,
     rollouts::{Stage, pipeline_spec},
@@ -313,6 +315,63 @@ async fn b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes
     stage.at_rest().await;
     stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_changes_nothing_in_the_end() {
+    let stage = Stage::bare("b10d-between").await;
+    let team = stage.team();
+    let faults = Faults::default();
+    let _operator = stage.scene.operator_behind(&faults).await;
+    stage.furnish().await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    team.set_ppnd(json!({"drainTimeout": "50s"})).await;
+    team.set_version(ROLLOUT, "1.8.1").await;
+    team.draining("1.8.1", &["c-0"]).await;
+    for name in ["a-0", "b-0", "c-0"] {
+        stage.saw(name, "paused", |s| s.wants_pause() && s.settled()).await;
+    }
+    // From here on there is one write to each, which has it run again. Before the operator hears of it somebody sets the grace
+    // period, and a field of no one's, of the first; has the second pause again, as soon as that is safe; and asks for another
+    // kind of resume of the third.
+    let [a, b, c] =
+        ["a-0", "b-0", "c-0"].map(|name| faults.hold(move |w| w.path.ends_with(&format!("/pipelines/{name}"))));
+    let first = async {
+        let _held = a.carried_out().await;
+        let theirs = json!({"lifecycle": {"pauseGracePeriodSeconds": 77}, "limits": {"readBatchSize": 7}});
+        team.meddle("a-0", json!({"spec": theirs})).await;
+    };
+    let second = async {
+        let _held = b.carried_out().await;
+        pipelines::settled(team, "b-0", "Running").await;
+        team.meddle("b-0", json!({"spec": {"lifecycle": {"desiredPhase": "Paused"}}})).await;
+    };
+    let third = async {
+        let _held = c.carried_out().await;
+        let theirs = json!({"numaflow.numaproj.io/resume-strategy": "fast"});
+        team.meddle("c-0", json!({"metadata": {"annotations": theirs}})).await;
+    };
+    tokio::join!(first, second, third);
+    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0", "c-0"]);
+    stage.saw("a-0", "with another grace period", |s| s.grace == Some(77)).await;
+    eventually("the other one is paused, and runs again", async || {
+        let flips = stage.recorder.flips("b-0").len();
+        if flips == 4 { Ok(()) } else { Err(stage.recorder.history("b-0")) }
+    })
+    .await;
+    stage.all_run(&["a", "b", "c"]).await;
+    eventually("nothing of the edits is left", async || {
+        let pipeline = team.live_pipeline("a").await;
+        let left = [&pipeline.data["spec"]["limits"], &pipeline.data["spec"]["lifecycle"]["pauseGracePeriodSeconds"]];
+        if left.iter().all(|field| field.is_null()) { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    stage.at_rest().await;
+    let request = team.status(ROLLOUT).await.pause_request;
+    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
+    for name in ["a-0", "c-0"] {
+        assert_eq!(stage.recorder.flips(name).len(), 2, "{}", stage.recorder.history(name));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

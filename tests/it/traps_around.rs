@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use crate::{
     pipelines::said,
     support::{
-        Invariant, Team, audit, eventually,
+        Invariant, Team, audit,
+        drains::stage_of,
+        eventually,
         leases::LEASE,
         numaflow,
         pauses::State,
@@ -355,6 +357,63 @@ async fn b08_who_scales_the_controller_during_an_upgrade_is_not_fought_with() {
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3, 1, 2], "nobody else scaled it");
     never_none.held();
     pods(team, "my-0", 3).await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b08_who_scales_the_controller_while_an_upgrade_is_taken_back_is_not_fought_with() {
+    let stage = Stage::bare("b08-back").await;
+    let team = stage.team();
+    let slow = unscaled("1.8.2").not_isolated().controller(|w| w.ready_after(8));
+    stage.scene.define(&[unscaled("1.8.0"), unscaled("1.8.1"), slow]).await;
+    let _operator = stage.scene.operator().await;
+    stage.furnish().await;
+    team.pipeline("my", json!({"drains-after": "3s"})).await;
+    team.pipeline_runs("my").await;
+    let name = "numaflow-controller";
+    let scale = async |replicas: i32| {
+        team.edit::<Deployment>(name, json!({"spec": {"replicas": replicas}})).await;
+    };
+    let seen: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let into = seen.clone();
+    let never_none =
+        Invariant::watch("the controller is never scaled to nothing", team.api::<Deployment>(), move |all| {
+            let replicas = all.get(name).and_then(|d| d.spec.as_ref()).and_then(|s| s.replicas).unwrap_or_default();
+            let mut seen = into.lock().unwrap();
+            if seen.last() != Some(&replicas) {
+                seen.push(replicas);
+            }
+            if replicas > 0 { Ok(()) } else { Err("no replicas".to_owned()) }
+        })
+        .await;
+    let generation = team.deployment(name).await.metadata.generation;
+    // While its pipeline drains, …
+    team.set_version(name, "1.8.1").await;
+    until(team, "Pipeline", "my-0", "pauses", |p: &DynamicObject| phase(p) == "Pausing").await;
+    scale(3).await;
+    scale(1).await;
+    team.set_version(name, "1.8.0").await;
+    scale(2).await;
+    team.deployed(name, "1.8.0").await;
+    team.pipeline_runs("my").await;
+    assert_eq!(team.deployment(name).await.metadata.generation, generation.map(|g| g + 3), "changed by nobody else");
+    // … and while it is judged in production.
+    team.set_version(name, "1.8.2").await;
+    team.controller_until("is being judged", |r| stage_of(r, "1.8.2") == "Confirm").await;
+    scale(3).await;
+    scale(1).await;
+    team.set_version(name, "1.8.0").await;
+    team.controller_until("is taken back", |r| stage_of(r, "1.8.2") != "Confirm").await;
+    scale(2).await;
+    team.deployed(name, "1.8.0").await;
+    team.pipeline_runs("my").await;
+    eventually("all that happened was seen", async || {
+        let seen = seen.lock().unwrap().clone();
+        if seen.len() >= 7 { Ok(()) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
+    assert_eq!(*seen.lock().unwrap(), [1, 3, 1, 2, 3, 1, 2], "nobody else scaled it");
+    never_none.held();
     stage.at_rest().await;
 }
 

@@ -11,8 +11,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::{Body, DynBody};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tower::{BoxError, Layer, Service};
+
+use super::wait::PATIENCE;
 
 /// A request that changes something: no dry run, no event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +48,32 @@ struct Inner {
     rules: Vec<Rule>,
     crash_after: Option<usize>,
     crash_on: Option<Matches>,
+    held: Vec<(Matches, Holding)>,
     /// Nothing is sent any more.
     dead: bool,
     /// … and the last write was carried out.
     buried: bool,
+}
+
+/// The other side of a [`Held`].
+struct Holding {
+    reached: oneshot::Sender<()>,
+    release: oneshot::Receiver<()>,
+}
+
+/// A write that is carried out and answered later: until then the operator does not know of it.
+pub struct Held {
+    reached: oneshot::Receiver<()>,
+    release: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Waits until it was carried out; the answer waits until what is returned is dropped.
+    pub async fn carried_out(self) -> oneshot::Sender<()> {
+        let reached = tokio::time::timeout(PATIENCE, self.reached).await;
+        reached.expect("there is such a write").expect("it is carried out");
+        self.release
+    }
 }
 
 /// The faults of one operator; a layer of its client.
@@ -84,6 +108,13 @@ impl Faults {
         self.lock().crash_on = Some(Box::new(matches));
     }
 
+    /// Holds back the answer to the next write that matches, after it was carried out.
+    pub fn hold(&self, matches: impl Fn(&Write) -> bool + Send + 'static) -> Held {
+        let ((reached, was_reached), (release, was_released)) = (oneshot::channel(), oneshot::channel());
+        self.lock().held.push((Box::new(matches), Holding { reached, release: was_released }));
+        Held { reached: was_reached, release }
+    }
+
     /// Waits until the process has died.
     pub async fn crashed(&self) {
         loop {
@@ -116,12 +147,18 @@ impl Faults {
             inner.dead = true;
             return Verdict::LastWrite;
         }
-        Verdict::Pass
+        let inner = &mut *inner;
+        let write = inner.writes.last();
+        match inner.held.iter().position(|(matches, _)| write.is_some_and(matches)) {
+            Some(place) => Verdict::Hold(inner.held.remove(place).1),
+            None => Verdict::Pass,
+        }
     }
 }
 
 enum Verdict {
     Pass,
+    Hold(Holding),
     Answer(u16),
     LastWrite,
     Nothing,
@@ -160,6 +197,16 @@ where
         let verdict = changes_something(&request).map_or(Verdict::Pass, |write| self.faults.judge(write));
         match verdict {
             Verdict::Pass => Box::pin(self.inner.call(request)),
+            Verdict::Hold(Holding { reached, release }) => {
+                let carried_out = self.inner.call(request);
+                Box::pin(async move {
+                    let answer = carried_out.await;
+                    // Whoever does not listen any more holds nothing up.
+                    let _ = reached.send(());
+                    let _ = release.await;
+                    answer
+                })
+            }
             Verdict::Answer(code) => Box::pin(std::future::ready(refusal(code))),
             Verdict::LastWrite => {
                 let (carried_out, faults) = (self.inner.call(request), self.faults.clone());
