@@ -6,15 +6,22 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment},
     core::v1::ConfigMap,
 };
-use kube::ResourceExt;
-use numaplane::api::{NumaflowController, NumaflowControllerRollout, PipelineRollout};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+use numaplane::api::{NumaflowController, PipelineRollout};
 use serde_json::{Value, json};
 
 use crate::support::{
+    changes::{Change, Changes, OF_PIPELINES, first},
+    control_plane::control_plane,
     drains::{ROLLOUT, names_those_it_waits_for, stage_of},
-    eventually, numaflow, pipelines,
+    eventually,
+    leases::LEASE,
+    numaflow, pipelines,
     rollouts::{Stage, pipeline_spec},
-    stays,
+    stays, within,
 };
 
 /// How long a pipeline may take to pause once its time is up, if it is the only one.
@@ -255,6 +262,67 @@ async fn a08_a_failed_pipeline_does_not_hold_up_an_upgrade() {
     assert_eq!(team.pipeline_status("broken").await.upgrade_in_progress, "");
 }
 
+/// Takes a minute and a half, because the real Numaflow would.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_a_drain_is_cut_where_numaflow_takes_its_time() {
+    const TIMEOUT: u32 = 15;
+    let stage = Stage::bare("real-time").await;
+    let team = stage.team();
+    let _real = control_plane().real_time(&team.namespace);
+    let _operator = stage.scene.operator().await;
+    stage.furnish().await;
+    // One that would drain for ever; one whose daemon keeps the one worker for twenty seconds at each look, the time at which the
+    // drain is cut among them; and one that is drained soon, and is not looked at then.
+    let hung = json!({"daemon": "hung"});
+    let pipelines = [("full", json!({"pending": "7"})), ("good", json!({"drains-after": "3s"})), ("hung", hung)];
+    stage.with(&pipelines).await;
+    team.set_ppnd(json!({"drainTimeout": format!("{TIMEOUT}s")})).await;
+    let changes = Changes::watch(team, &OF_PIPELINES).await;
+    let after = changes.all().last().map_or(0, |c| c.at);
+    let lease = team.lease(LEASE).await.unwrap();
+    team.set_version(ROLLOUT, "1.8.1").await;
+    let status = within(Duration::from_mins(4), "version 1.8.1 is deployed", async || {
+        let status = team.status(ROLLOUT).await;
+        let promoted = status.promoted.as_ref().is_some_and(|p| p.version == "1.8.1");
+        if promoted && status.upgrade.is_none() { Ok(status) } else { Err(status.message) }
+    })
+    .await;
+    let drain = status.last_drain.unwrap();
+    println!("{drain:?}");
+    assert_eq!(drain.drained, ["good-0"]);
+    let [full, hung] = &drain.not_drained[..] else { panic!("{:?}", drain.not_drained) };
+    assert!(full.starts_with("full-0: its time was up"), "{full}");
+    assert!(hung.starts_with("hung-0: its time was up"), "{hung}");
+    stage.all_run(&["full", "good", "hung"]).await;
+    stage.at_rest().await;
+    let held = team.lease(LEASE).await.unwrap();
+    assert_ne!(held.holder, lease.holder);
+
+    // As the server saw it, from the first pipeline that was asked.
+    let all = changes.all();
+    let pipeline = |c: &Change, name: &str| c.kind == "Pipeline" && c.name() == name;
+    let wants = |c: &Change| c.text("/spec/lifecycle/desiredPhase") == "Paused";
+    let asked = first(&all, after, "it is asked to pause", |c| pipeline(c, "full-0") && wants(c));
+    let since = |c: &Change| c.seen.duration_since(asked.seen).as_secs_f64();
+    let paused = |name: &'static str| {
+        let says = |c: &Change| pipeline(c, name) && wants(c) && c.text("/status/phase") == "Paused";
+        since(first(&all, asked.at, "it is paused", says))
+    };
+    let cut = first(&all, asked.at, "the drain is cut", |c| {
+        !c.text("/status/pauseRequest/cutAt").is_empty() && c.kind == "NumaflowControllerRollout"
+    });
+    let ended =
+        first(&all, asked.at, "the drain ends", |c| c.kind == "NumaflowControllerRollout" && c.stage() == "CutOver");
+    let (cut, ended) = (since(cut), since(ended));
+    let last = ["full-0", "good-0", "hung-0"].map(paused).into_iter().fold(0.0, f64::max);
+    println!("cut after {cut:.1} s, all paused after {last:.1} s, the drain ended after {ended:.1} s");
+    let timeout = f64::from(TIMEOUT);
+    assert!((timeout - 1.0..timeout + 3.0).contains(&cut), "{cut}");
+    // Longer than a pipeline gets that has its controller for itself, and not as long as all three may take.
+    assert!((15.0..15.0 + 3.0 * 20.0).contains(&(last - cut)), "{last}");
+    assert!((last..last + 5.0).contains(&ended), "{ended}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_that_is_made_while_others_drain_is_born_paused_and_runs_when_they_do() {
     let (stage, _operator) = Stage::running("born", &[("old", never_pauses())]).await;
@@ -278,6 +346,12 @@ async fn a_pipeline_that_is_made_while_others_drain_is_born_paused_and_runs_when
     assert_eq!(stage.recorder.flips("young-0").len(), 1, "{}", stage.recorder.history("young-0"));
 }
 
+/// What of a rollout is its user's.
+fn users_part(object: &Value) -> [Value; 3] {
+    ["/spec", "/metadata/labels", "/metadata/annotations"]
+        .map(|place| object.pointer(place).cloned().unwrap_or_default())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn c20_what_a_user_has_written_is_as_it_was_after_a_drain_and_a_force_and_nothing_of_it_is_on_children() {
     const MARKS: [&str; 3] = [
@@ -287,37 +361,51 @@ async fn c20_what_a_user_has_written_is_as_it_was_after_a_drain_and_a_force_and_
     ];
     let (stage, _operator) = Stage::running("c20", &[("stuck", never_pauses())]).await;
     let team = stage.team();
-    let marks = json!({"metadata": {
+    let changes = Changes::watch(team, &OF_PIPELINES).await;
+    let marks = json!({
         "labels": {MARKS[2]: "app"}, "annotations": {MARKS[0]: "{}", MARKS[1]: "app:group/kind:ns/name"},
-    }});
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, marks.clone()).await;
-    team.edit::<PipelineRollout>("stuck", marks.clone()).await;
+    });
     // One that has them from the beginning, as what a tool delivers.
     let mut delivered = json!({
-        "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout",
+        "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout", "metadata": marks,
         "spec": {"pipeline": {"spec": pipeline_spec()}},
     });
-    delivered["metadata"] = marks["metadata"].clone();
     delivered["metadata"]["name"] = json!("a");
-    team.create::<PipelineRollout>(delivered).await;
-    stage.all_run(&["a"]).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["stuck-0"]).await;
-    team.force("now").await;
-    let written = async || {
-        let mut all = vec![serde_json::to_value(team.rollout(ROLLOUT).await).unwrap()];
-        for name in ["a", "stuck"] {
-            all.push(serde_json::to_value(team.get::<PipelineRollout>(name).await).unwrap());
-        }
-        let part =
-            |o: &Value| (o["spec"].clone(), o["metadata"]["labels"].clone(), o["metadata"]["annotations"].clone());
-        all.iter().map(part).collect::<Vec<_>>()
+    let made: DynamicObject = serde_json::from_value(delivered).unwrap();
+    // What users write, as the server answers to it: that is all that these objects ever are.
+    let api = |kind: &str| -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", kind);
+        let plural = format!("{}s", kind.to_lowercase());
+        Api::namespaced_with(team.client.clone(), &team.namespace, &ApiResource::from_gvk_with_plural(&gvk, &plural))
     };
-    let before = written().await;
+    let (controllers, pipelines) = (api("NumaflowControllerRollout"), api("PipelineRollout"));
+    let part = |object: DynamicObject| users_part(&serde_json::to_value(object).unwrap());
+    let edit = async |api: &Api<DynamicObject>, name: &str, patch: Value| {
+        part(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap())
+    };
+    let mut of_controller = vec![part(controllers.get(ROLLOUT).await.unwrap())];
+    let mut of_pipeline = vec![part(pipelines.get("stuck").await.unwrap())];
+    let of_other = vec![part(pipelines.create(&Default::default(), &made).await.unwrap())];
+    of_controller.push(edit(&controllers, ROLLOUT, json!({"metadata": marks})).await);
+    of_pipeline.push(edit(&pipelines, "stuck", json!({"metadata": marks})).await);
+    stage.all_run(&["a"]).await;
+    let version = json!({"spec": {"controller": {"version": "1.8.1"}}});
+    of_controller.push(edit(&controllers, ROLLOUT, version).await);
+    team.draining("1.8.1", &["stuck-0"]).await;
+    let force = json!({"metadata": {"annotations": {"numaplane.numaproj.io/force": "now"}}});
+    of_controller.push(edit(&controllers, ROLLOUT, force).await);
     team.upgraded("1.8.1").await;
     stage.all_run(&["a", "stuck"]).await;
     stage.at_rest().await;
-    assert_eq!(written().await, before);
+    // From the beginning to the end, and not in the end only.
+    let all = changes.all();
+    for (name, written) in [(ROLLOUT, of_controller), ("stuck", of_pipeline), ("a", of_other)] {
+        let of_it =
+            |c: &&Change| c.name() == name && ["NumaflowControllerRollout", "PipelineRollout"].contains(&c.kind);
+        let mut seen: Vec<[Value; 3]> = all.iter().filter(of_it).map(|c| users_part(&c.object)).collect();
+        seen.dedup();
+        assert_eq!(seen, written, "{name}");
+    }
     let rollout = team.rollout(ROLLOUT).await;
     assert_eq!(rollout.finalizers().len(), 1, "{:?}", rollout.finalizers());
     let mut children = Vec::new();

@@ -18,7 +18,11 @@ use kube::{
 use numaplane::clock::Clock;
 use serde_json::Value;
 
-use super::{faults::Faults, leases::Leases, wait::eventually};
+use super::{
+    faults::Faults,
+    leases::{Leases, RealTime},
+    wait::eventually,
+};
 
 /// The control plane of this process.
 pub struct ControlPlane {
@@ -103,6 +107,11 @@ impl ControlPlane {
             });
             done.join().expect("the CustomResourceDefinitions are installed");
         });
+    }
+
+    /// Has Numaflow take as long in this namespace as the real one, until the answer is dropped.
+    pub fn real_time(&self, namespace: &str) -> RealTime {
+        self.leases.real_time(self.administrator.clone(), namespace)
     }
 
     /// File to which the API server writes the operators' requests.

@@ -36,10 +36,20 @@ pub const PACE: Pace = Pace {
     ..Pace::REAL
 };
 
+/// How long both take of the real one.
+const REAL_TIMINGS: Timings =
+    Timings { linger: Duration::from_secs(18), lease_duration: Duration::from_secs(15), renew: Duration::from_secs(2) };
+
 /// The stand-in of this process.
 #[derive(Default)]
 pub struct Leases {
+    /// Namespaces in which it does not play.
     over: Arc<Mutex<HashSet<String>>>,
+}
+
+/// Another one, for one namespace, that takes its time as the real Numaflow does; it ends when this is dropped.
+pub struct RealTime {
+    ends: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
 impl Leases {
@@ -56,11 +66,42 @@ impl Leases {
         });
     }
 
+    /// Has it all take as long in this namespace as was measured of the real Numaflow: looks at what drains ten seconds apart,
+    /// a lease of fifteen, and old processes that keep it for eighteen more. To be asked for before there is any pod.
+    pub fn real_time(&self, administrator: Kubeconfig, namespace: &str) -> RealTime {
+        self.over(&[namespace.to_owned()]);
+        let (ends, ended) = tokio::sync::oneshot::channel();
+        let namespace = namespace.to_owned();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be made").block_on(async {
+                let client = client(&administrator).await;
+                let plays_in = |other: &str| other == namespace;
+                let tell = |words: &str| tracing::debug!("stand-in: {words}");
+                tokio::select! {
+                    () = stand_in::run(client, REAL_TIMINGS, Pace::REAL, plays_in, tell) => {}
+                    // Dropped or told: the end either way.
+                    _ = ended => {}
+                }
+            });
+        });
+        RealTime { ends: Some(ends) }
+    }
+
     /// Plays no more in these namespaces: their test is over. They stay until the control plane goes, hundreds of them,
     /// and renewing all their leases would be most of what the API server has to do. In what `KEEP=1` leaves running,
     /// the example `numaflow-stand-in` plays on when it is started.
     pub fn over(&self, namespaces: &[String]) {
         lock(&self.over).extend(namespaces.iter().cloned());
+    }
+}
+
+impl Drop for RealTime {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take() {
+            // It may have ended by itself.
+            let _ = ends.send(());
+        }
     }
 }
 
