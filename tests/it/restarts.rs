@@ -254,6 +254,38 @@ async fn the_program_killed_while_pipelines_are_paused_leaves_nothing_that_the_n
     walk(Story::Upgrade, Teller::Program, spread(4)).await;
 }
 
+/// One upgrade, from its first write to its last, in which no program makes more than one.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_are_killed_after_each_single_write_get_an_upgrade_done_all_the_same() {
+    let began = Instant::now();
+    let place = Place::new(Story::Upgrade, 8).await;
+    let after = place.changes.all().last().map_or(0, |c| c.at);
+    let mut happens = std::pin::pin!(Story::Upgrade.happens(&place.stage, 0));
+    let mut writes: Vec<String> = Vec::new();
+    let last = loop {
+        let faults = Faults::default();
+        faults.crash_after(1);
+        let program = Operator::start(Teller::Program, &place.stage.scene, &faults).await;
+        tokio::select! {
+            () = &mut happens => break program,
+            () = faults.crashed() => program.kill().await,
+        }
+        writes.extend(
+            faults.writes().iter().map(|w| format!("{} {}", w.method, w.path.rsplit('/').next().unwrap_or_default())),
+        );
+        assert!(writes.len() < 200, "it has no end: {writes:?}");
+    };
+    // What is left to do after all runs again, if anything.
+    last.kill().await;
+    let operator = Operator::start(Teller::Tasks, &place.stage.scene, &Faults::default()).await;
+    place.stage.at_rest().await;
+    place.stage.team().one_child(ROLLOUT).await;
+    operator.stop().await;
+    println!("killed {} times in {:.0} s, after {writes:?}", writes.len(), began.elapsed().as_secs_f32());
+    assert!(writes.len() >= 12, "{writes:?}");
+    Story::Upgrade.holds(&place.changes.all(), after, None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same_time() {
     let place = Place::new(Story::Late, 9).await;
