@@ -31,11 +31,6 @@ const ROLLOUT: &str = "numaflow-controller";
 /// Most that the operator may add to a pause besides what Numaflow and the new pod take.
 const OVERHEAD: Duration = Duration::from_millis(500);
 
-/// What a write takes where nobody else is at work.
-const USUAL: Duration = Duration::from_millis(10);
-/// Requests that the operator makes one after the other while a pipeline is paused.
-const WRITES: u32 = 20;
-
 /// How long writes take meanwhile.
 struct Pace {
     taken: Arc<Mutex<Vec<Duration>>>,
@@ -156,8 +151,9 @@ fn account(all: &[Change], after: u64, version: &str) -> f64 {
     pause - numaflow - pod
 }
 
+/// Holds where no other story is told at the same time, and is left to such a run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_half_a_second() {
+async fn undisturbed_a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_half_a_second() {
     let stage = Stage::bare("m4-ok").await;
     let team = stage.team();
     let _operator = stage.scene.operator().await;
@@ -182,12 +178,14 @@ async fn a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_
         assert_eq!(drain.drained, ["p-0"], "{drain:?}");
     }
     stage.ends_with("1.8.0", 6).await;
-    // Others share the machine: what an upgrade costs is what the best of three costs, and what the server takes longer than
-    // usual is not the operator's.
-    let best = added.iter().copied().fold(f64::INFINITY, f64::min);
-    let (write, most) = (pace.median(), OVERHEAD + pace.median().saturating_sub(USUAL) * WRITES);
-    println!("a write takes {write:.3?}; the operator added {best:.3} s, at most {most:.3?}");
-    assert!(best <= most.as_secs_f64(), "the operator added {added:?} s to the pauses");
+    let mut sorted = added.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (median, write) = (sorted[sorted.len() / 2], pace.median());
+    println!("a write takes {write:.3?}; the operator added {median:.3} s: {added:.3?}");
+    assert!(
+        median <= OVERHEAD.as_secs_f64(),
+        "the operator added {added:.3?} s to the pauses; a write takes {write:.3?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The end: what all stories together have left in the cluster.
+//! The end: what all stories of a run together have left in the cluster.
 
 use crate::support::{control_plane::control_plane, numaflow};
 
