@@ -346,9 +346,10 @@ impl Model {
             let changed = without_lifecycle(&child.spec) != without_lifecycle(&body["spec"]);
             // Changed vertices are told to pause at once while a pause is on its way, and never see what is left.
             // One that is not seen yet has begun nothing.
-            let begun = child.is_observed() || child.paused_at().is_some();
-            let still = self.vertices.iter().all(|v| v.paused) && self.pods.is_empty();
-            let pausing = child.wants_paused() && begun && !(child.phase == "Paused" && still);
+            let stands = Stands::of(child);
+            let begun = stands.seen || stands.noted;
+            let still = self.pods.is_empty() && self.vertices.iter().all(|v| v.paused);
+            let pausing = stands.wants_pause && begun && !(stands.phase == "Paused" && still);
             let late = self.status().pause.is_some_and(|p| p.not_drained.contains("did not pause within"));
             assert!(
                 !(changed && pausing && child.phase != "Failed" && !late),
@@ -377,20 +378,15 @@ impl Model {
 
     fn patch(&mut self, patch: &Value) {
         let child = self.child.as_mut().expect("a pipeline");
-        let before = child.wants_paused();
+        let stands = Stands::of(child);
         let mut all =
             json!({"metadata": {"labels": child.labels, "annotations": child.annotations}, "spec": *child.spec});
         merge(&mut all, patch);
         let spec = all["spec"].clone();
         let after = spec["lifecycle"]["desiredPhase"] == "Paused";
-        if before != after {
-            let settled = if after { child.says_running() } else { child.says_paused() };
-            let wedged = child.looks_wedged().is_some();
-            let unseen = self.gone && !child.is_observed();
-            assert!(
-                settled || child.may_turn_back() || wedged || unseen,
-                "a second change before the first was safe: {child:?}"
-            );
+        if stands.wants_pause != after {
+            let unseen = self.gone && !stands.seen;
+            assert!(stands.safe() || unseen, "a second change before the first was safe: {child:?}");
         }
         self.writes.push(format!("patch {patch}"));
         if *child.spec != spec {
@@ -493,6 +489,44 @@ impl Model {
     /// Times in status for stories that begin in the middle.
     pub fn stamp(&self) -> Time {
         Time(self.now)
+    }
+}
+
+/// How a pipeline stands, read here and not by the functions that are tested: they decide by it, too.
+struct Stands {
+    wants_pause: bool,
+    /// Numaflow has seen the spec.
+    seen: bool,
+    /// The time of a pause is noted.
+    noted: bool,
+    phase: String,
+}
+
+impl Stands {
+    fn of(child: &LivePipeline) -> Self {
+        Self {
+            wants_pause: child.spec["lifecycle"]["desiredPhase"] == "Paused",
+            seen: child.observed_generation == child.generation,
+            noted: child.annotations.contains_key("numaflow.numaproj.io/pause-timestamp"),
+            phase: child.phase.clone(),
+        }
+    }
+
+    /// Whether it says of the spec that it has that it is where it is to be.
+    fn says_so(&self) -> bool {
+        self.seen && self.phase == if self.wants_pause { "Paused" } else { "Running" }
+    }
+
+    /// … and the time of a pause is noted in a pause and at no other time.
+    fn settled(&self) -> bool {
+        self.says_so() && self.noted == self.wants_pause
+    }
+
+    /// Whether the wanted phase may be changed: it is where it is to be, or says so and is wedged, or is on its way into a pause
+    /// that is seen and noted, or failed, so that nothing is under way.
+    fn safe(&self) -> bool {
+        let pausing = self.wants_pause && self.phase == "Pausing" && self.noted;
+        self.says_so() || (self.seen && (pausing || self.phase == "Failed"))
     }
 }
 
