@@ -517,11 +517,6 @@ impl Stands {
         self.seen && self.phase == if self.wants_pause { "Paused" } else { "Running" }
     }
 
-    /// … and the time of a pause is noted in a pause and at no other time.
-    fn settled(&self) -> bool {
-        self.says_so() && self.noted == self.wants_pause
-    }
-
     /// Whether the wanted phase may be changed: it is where it is to be, or says so and is wedged, or is on its way into a pause
     /// that is seen and noted, or failed, so that nothing is under way.
     fn safe(&self) -> bool {
