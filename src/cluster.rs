@@ -172,7 +172,7 @@ impl Cluster {
         match step {
             Step::SetFinalizers(finalizers) => self.set_finalizers(subject, finalizers).await?,
             Step::WriteStatus { status, events } => {
-                self.write_status(subject, status).await?;
+                self.write_status::<NumaflowControllerRollout>(subject, status).await?;
                 for event in events {
                     self.publish(&subject.reference(), event).await;
                 }
@@ -184,7 +184,9 @@ impl Cluster {
             Step::Check(objects) => return self.check(subject, objects).await,
             Step::CreateChild { name, spec, state } => self.create_child(subject, name, spec, *state).await?,
             Step::LabelChild { child, state } => self.label_child(subject, child, *state).await?,
-            Step::WriteChildStatus { child, status } => self.write_child_status(namespace, child, status).await?,
+            Step::WriteChildStatus { child, status } => {
+                self.write_status_of::<NumaflowController>(namespace, child, status).await?;
+            }
             Step::DeleteChild { child } => {
                 self.delete_child(namespace, child).await?;
             }
@@ -196,7 +198,7 @@ impl Cluster {
             }
             Step::DeleteLease { instance } => return Ok(vec![self.delete_lease(namespace, instance).await]),
             Step::WritePipelineStatus { status, events } => {
-                self.write_pipeline_status(subject, status).await?;
+                self.write_status::<PipelineRollout>(subject, status).await?;
                 for event in events {
                     self.publish(&subject.reference(), event).await;
                 }

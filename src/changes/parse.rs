@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Kind, List, Lists, Rule};
 use crate::{
-    definitions::{
-        entries::{self, Node, Scalar, Shape, key_name},
-        yaml,
-    },
+    definitions::entries::{self, Keyed, Node, Scalar, Shape},
     fallback::Fault,
 };
 
@@ -75,17 +72,14 @@ impl Reader<'_> {
 
     fn lists(&mut self, text: &str) -> Lists {
         let mut lists = Lists::default();
-        let documents = yaml::documents(text);
-        let Some(document) = documents.first() else { return lists };
-        if let Some(second) = documents.get(1) {
-            self.fault(second.first_line, "a second document begins here; keep one".to_owned());
-            return lists;
-        }
-        self.before = document.lines_before;
-        let root = match entries::read::<serde_saphyr::Spanned<Node>>(document.text) {
-            Ok(root) => root,
+        let root = match entries::only_document(text) {
+            Ok(None) => return lists,
+            Ok(Some((before, root))) => {
+                self.before = before;
+                root
+            }
             Err(error) => {
-                self.fault(error.line, format!("this is not YAML: {}", error.message));
+                self.fault(error.line, error.message);
                 return lists;
             }
         };
@@ -152,21 +146,13 @@ impl Reader<'_> {
 
     /// The entries of a map, without those given twice.
     fn map<'n>(&mut self, what: &str, wanted: &str, line: u64, node: &'n Node) -> Vec<(String, u64, &'n Node)> {
-        let mut all: Vec<(String, u64, &Node)> = Vec::new();
-        match node {
-            Shape::Scalar(Scalar::Nothing) => {}
-            Shape::Map(map) => {
-                for (key, value) in &map.0 {
-                    let (name, line) = (key_name(key), key.referenced.line());
-                    if all.iter().any(|(known, ..)| *known == name) {
-                        self.fault(line, format!("{name} is given twice; remove one of the two"));
-                    } else {
-                        all.push((name, line, &value.value));
-                    }
-                }
-            }
-            other => self.fault(line, format!("{what} is {}; it must be {wanted}", other.what())),
+        let keyed = entries::keyed(node).unwrap_or_else(|is| {
+            self.fault(line, format!("{what} is {is}; it must be {wanted}"));
+            Keyed::default()
+        });
+        for (name, line) in keyed.again {
+            self.fault(line, format!("{name} is given twice; remove one of the two"));
         }
-        all
+        keyed.entries
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::{
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
-    core::ObjectMeta,
+    core::{NamespaceResourceScope, ObjectMeta, object::HasStatus},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -23,36 +23,59 @@ use super::{
 use crate::{
     api::{
         FINALIZER, GROUP, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController,
-        NumaflowControllerRollout, NumaflowControllerSpec, NumaflowControllerStatus, PipelineRollout,
-        PipelineRolloutStatus, UpgradeState, VERSION, label_value,
+        NumaflowControllerRollout, NumaflowControllerSpec, PipelineRollout, UpgradeState, VERSION, label_value,
     },
     definitions::Definition,
     live::Version,
     plan::{About, Pin, Refusal},
-    store::Seen,
+    store::{Seen, Store},
     words::list,
-    world::Decoded,
+    world::{Decoded, World},
 };
+
+/// A kind of our own.
+pub(super) trait Own:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + HasStatus<Status: Serialize>
+    + Clone
+    + DeserializeOwned
+    + std::fmt::Debug
+{
+    /// Where objects of this kind are kept.
+    fn store(world: &World) -> &Store<Decoded<Self>>;
+}
+
+impl Own for NumaflowControllerRollout {
+    fn store(world: &World) -> &Store<Decoded<Self>> {
+        &world.rollouts
+    }
+}
+
+impl Own for NumaflowController {
+    fn store(world: &World) -> &Store<Decoded<Self>> {
+        &world.controllers
+    }
+}
+
+impl Own for PipelineRollout {
+    fn store(world: &World) -> &Store<Decoded<Self>> {
+        &world.pipeline_rollouts
+    }
+}
 
 impl Cluster {
     pub(super) async fn set_finalizers(&self, subject: &Subject, finalizers: &[String]) -> Result<(), Failure> {
         let patch = json_patch(&finalizers_patch(subject.meta(), finalizers))?;
         match subject {
-            Subject::Rollout(_) => self.keep_rollout(self.patch_subject(subject, &patch).await?),
-            Subject::Controller(_) => self.keep_controller(self.patch_subject(subject, &patch).await?),
+            Subject::Rollout(_) => self.keep(self.patch_subject::<NumaflowControllerRollout>(subject, &patch).await?),
+            Subject::Controller(_) => self.keep(self.patch_subject::<NumaflowController>(subject, &patch).await?),
             Subject::Namespace(_) => return Err(mistake("a namespace has no finalizer of ours")),
-            Subject::Pipeline(_) => self.keep_pipeline_rollout(self.patch_subject(subject, &patch).await?),
+            Subject::Pipeline(_) => self.keep(self.patch_subject::<PipelineRollout>(subject, &patch).await?),
         }
         Ok(())
     }
 
-    async fn patch_subject<K>(&self, subject: &Subject, patch: &Patch<()>) -> Result<K, Failure>
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
+    async fn patch_subject<K: Own>(&self, subject: &Subject, patch: &Patch<()>) -> Result<K, Failure> {
         let api: Api<K> = Api::namespaced(self.client.clone(), subject.namespace());
         match limited(api.patch(subject.name(), &owned(), patch)).await {
             // What was to be removed is not where it was.
@@ -61,37 +84,30 @@ impl Cluster {
         }
     }
 
-    pub(super) async fn write_status(
-        &self,
-        subject: &Subject,
-        status: &crate::api::NumaflowControllerRolloutStatus,
-    ) -> Result<(), Failure> {
-        let Subject::Rollout(rollout) = subject else {
-            return Err(mistake("only the rollout of a controller has this status"));
-        };
-        let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
-        let answer = self.patch_status::<NumaflowControllerRollout>(subject.namespace(), subject.name(), &patch).await;
-        let what = format!("NumaflowControllerRollout/{}", subject.name());
-        let answer = own(&what, answer)?;
-        let kept = as_sent(&what, status, answer.status.as_ref());
-        self.keep_rollout(answer);
-        kept
+    /// Writes the status of the object that the turn is about.
+    pub(super) async fn write_status<K: Own>(&self, subject: &Subject, status: &K::Status) -> Result<(), Failure> {
+        if subject.kind() != K::kind(&()) {
+            return Err(mistake(&format!("a {} has another status", subject.kind())));
+        }
+        self.write_status_of::<K>(subject.namespace(), &Version::of(subject.meta()), status).await
     }
 
-    pub(super) async fn write_pipeline_status(
+    /// Writes the status of an object of ours, unless it has changed since.
+    pub(super) async fn write_status_of<K: Own>(
         &self,
-        subject: &Subject,
-        status: &PipelineRolloutStatus,
+        namespace: &str,
+        of: &Version,
+        status: &K::Status,
     ) -> Result<(), Failure> {
-        let Subject::Pipeline(rollout) = subject else {
-            return Err(mistake("only the rollout of a pipeline has this status"));
-        };
-        let patch = status_patch(rollout.metadata.resource_version.as_deref().unwrap_or_default(), status)?;
-        let answer = self.patch_status::<PipelineRollout>(subject.namespace(), subject.name(), &patch).await;
-        let what = format!("PipelineRollout/{}", subject.name());
-        let answer = own(&what, answer)?;
-        let kept = as_sent(&what, status, answer.status.as_ref());
-        self.keep_pipeline_rollout(answer);
+        let patch = json_patch(&json!([
+            expect(&of.resource_version),
+            {"op": "add", "path": "/status", "value": status},
+        ]))?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("{}/{}", K::kind(&()), of.name);
+        let answer = own(&what, limited(api.patch_status(&of.name, &owned(), &patch)).await)?;
+        let kept = as_sent(&what, status, answer.status());
+        self.keep(answer);
         kept
     }
 
@@ -113,7 +129,7 @@ impl Cluster {
         let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), namespace);
         let parameters = PostParams { field_manager: Some(MANAGER_OWN.to_owned()), ..PostParams::default() };
         let answer = limited(api.create(&parameters, &child)).await;
-        self.keep_controller(own(&format!("NumaflowController/{name}"), answer)?);
+        self.keep(own(&format!("NumaflowController/{name}"), answer)?);
         Ok(())
     }
 
@@ -131,7 +147,7 @@ impl Cluster {
         }});
         let api: Api<NumaflowController> = Api::namespaced(self.client.clone(), subject.namespace());
         let answer = limited(api.patch(&child.name, &owned(), &Patch::Merge(&patch))).await;
-        self.keep_controller(own(&format!("NumaflowController/{}", child.name), answer)?);
+        self.keep(own(&format!("NumaflowController/{}", child.name), answer)?);
         Ok(())
     }
 
@@ -140,7 +156,7 @@ impl Cluster {
         let parameters = delete_of(&child.uid, PropagationPolicy::Background);
         match limited(api.delete(&child.name, &parameters)).await {
             // Somebody's finalizer holds it.
-            Ok(answer) if answer.is_left() => answer.left().into_iter().for_each(|going| self.keep_controller(going)),
+            Ok(answer) if answer.is_left() => answer.left().into_iter().for_each(|going| self.keep(going)),
             Ok(_) => {
                 let key = (namespace.to_owned(), child.name.clone());
                 self.world.controllers.forget(&key, &Seen::for_good(&child.uid));
@@ -150,63 +166,21 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) async fn write_child_status(
-        &self,
-        namespace: &str,
-        child: &Version,
-        status: &NumaflowControllerStatus,
-    ) -> Result<(), Failure> {
-        let patch = status_patch(&child.resource_version, status)?;
-        let answer = self.patch_status::<NumaflowController>(namespace, &child.name, &patch).await;
-        let what = format!("NumaflowController/{}", child.name);
-        let answer = own(&what, answer)?;
-        let kept = as_sent(&what, status, answer.status.as_ref());
-        self.keep_controller(answer);
-        kept
-    }
-
-    async fn patch_status<K>(&self, namespace: &str, name: &str, patch: &Patch<()>) -> Result<K, kube::Error>
-    where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        limited(api.patch_status(name, &owned(), patch)).await
-    }
-
     /// Deletes an object of this very uid. One that is gone already is as good.
     pub(super) async fn delete<K>(&self, namespace: &str, name: &str, uid: &str) -> Result<(), kube::Error>
     where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         gone_is_good(limited(api.delete(name, &delete_of(uid, PropagationPolicy::Background))).await)
     }
 
-    pub(super) fn keep_rollout(&self, mut rollout: NumaflowControllerRollout) {
-        rollout.metadata.managed_fields = None;
-        let key = (rollout.namespace().unwrap_or_default(), rollout.name_any());
-        let seen = Seen::of(&rollout.metadata);
-        self.world.rollouts.offer(key, seen, Decoded::Good(Arc::new(rollout)));
-    }
-
-    pub(super) fn keep_controller(&self, mut controller: NumaflowController) {
-        controller.metadata.managed_fields = None;
-        let key = (controller.namespace().unwrap_or_default(), controller.name_any());
-        let seen = Seen::of(&controller.metadata);
-        self.world.controllers.offer(key, seen, Decoded::Good(Arc::new(controller)));
-    }
-
-    pub(super) fn keep_pipeline_rollout(&self, mut rollout: PipelineRollout) {
-        rollout.metadata.managed_fields = None;
-        let key = (rollout.namespace().unwrap_or_default(), rollout.name_any());
-        let seen = Seen::of(&rollout.metadata);
-        self.world.pipeline_rollouts.offer(key, seen, Decoded::Good(Arc::new(rollout)));
+    /// What the server answers about an object of ours is in its store before the next decision.
+    pub(super) fn keep<K: Own>(&self, mut object: K) {
+        object.meta_mut().managed_fields = None;
+        let key = (object.namespace().unwrap_or_default(), object.name_any());
+        let seen = Seen::of(object.meta());
+        K::store(&self.world).offer(key, seen, Decoded::Good(Arc::new(object)));
     }
 
     pub(super) async fn pin(&self, subject: &Subject, pin: &Pin) -> Result<(), Failure> {
@@ -245,7 +219,7 @@ impl Cluster {
     /// Revisions are compared byte for byte by the server; only what server-side apply wrote can be written again.
     pub(super) async fn apply_own<K>(&self, namespace: &str, name: &str, object: &K) -> Result<K, kube::Error>
     where
-        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + Clone
             + Serialize
             + DeserializeOwned
@@ -357,10 +331,6 @@ pub(super) fn json_patch(operations: &Value) -> Result<Patch<()>, Failure> {
         .map_err(|error| mistake(&format!("a patch cannot be made: {error}")))
 }
 
-fn status_patch(resource_version: &str, status: &impl Serialize) -> Result<Patch<()>, Failure> {
-    json_patch(&json!([expect(resource_version), {"op": "add", "path": "/status", "value": status}]))
-}
-
 pub(super) fn owner_reference(subject: &Subject) -> OwnerReference {
     OwnerReference {
         api_version: format!("{GROUP}/{VERSION}"),
@@ -375,6 +345,7 @@ pub(super) fn owner_reference(subject: &Subject) -> OwnerReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::NumaflowControllerStatus;
 
     fn metadata(finalizers: &[&str]) -> ObjectMeta {
         ObjectMeta {

@@ -91,6 +91,58 @@ pub(crate) fn key_name(key: &Spanned<Key>) -> String {
     }
 }
 
+/// The one document of a text, with the lines before it; nothing where the text holds nothing.
+///
+/// # Errors
+/// What is wrong with it, and in which line of the text.
+pub(crate) fn only_document(text: &str) -> Result<Option<(u64, Spanned<Node>)>, YamlError> {
+    let documents = yaml::documents(text);
+    let Some(document) = documents.first() else { return Ok(None) };
+    if let Some(second) = documents.get(1) {
+        let message = "a second document begins here; keep one".to_owned();
+        return Err(YamlError { line: second.first_line, message });
+    }
+    match read(document.text) {
+        Ok(root) => Ok(Some((document.lines_before, root))),
+        Err(YamlError { line, message }) => {
+            let message = format!("this is not YAML: {message}");
+            Err(YamlError { line: document.lines_before + line, message })
+        }
+    }
+}
+
+/// The entries of a map.
+#[derive(Debug, Default)]
+pub(crate) struct Keyed<'n> {
+    /// Name, line and value of each; of those given twice, the first.
+    pub entries: Vec<(String, u64, &'n Node)>,
+    /// Name and line of those given once more.
+    pub again: Vec<(String, u64)>,
+}
+
+/// The entries of a map; nothing at all has none.
+///
+/// # Errors
+/// What it is instead of a map.
+pub(crate) fn keyed(node: &Node) -> Result<Keyed<'_>, &'static str> {
+    let mut keyed = Keyed::default();
+    match node {
+        Shape::Scalar(Scalar::Nothing) => {}
+        Shape::Map(map) => {
+            for (key, value) in &map.0 {
+                let (name, line) = (key_name(key), key.referenced.line());
+                if keyed.entries.iter().any(|(known, ..)| *known == name) {
+                    keyed.again.push((name, line));
+                } else {
+                    keyed.entries.push((name, line, &value.value));
+                }
+            }
+        }
+        other => return Err(other.what()),
+    }
+    Ok(keyed)
+}
+
 /// Whether `name` is a field that objects have and neither entries nor the map around them.
 pub(super) fn is_objects_own(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata" | "spec" | "data" | "rules" | "roleRef" | "subjects")

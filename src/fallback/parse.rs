@@ -7,10 +7,7 @@ use serde_saphyr::Spanned;
 use super::{Fallback, Fault, Said};
 use crate::{
     api::{OnDrainTimeout, Strategy, Wait},
-    definitions::{
-        entries::{self, Node, Scalar, Shape, key_name},
-        yaml,
-    },
+    definitions::entries::{self, Keyed, Node, Scalar, Shape, key_name},
 };
 
 /// The key of our own: what a rollout has as `spec.strategy`.
@@ -112,21 +109,14 @@ impl Reader {
 
     /// The one document of a text; `None` for a text that holds nothing, or that cannot be read.
     fn document(&mut self, text: &str) -> Option<Spanned<Node>> {
-        let documents = yaml::documents(text);
         self.before = 0;
-        let document = documents.first()?;
-        if let Some(second) = documents.get(1) {
-            self.fault(Some(second.first_line), "a second document begins here; keep one".to_owned());
-            return None;
-        }
-        self.before = document.lines_before;
-        match entries::read(document.text) {
-            Ok(root) => Some(root),
-            Err(error) => {
-                self.fault(Some(error.line), format!("this is not YAML: {}", error.message));
-                None
-            }
-        }
+        let read = entries::only_document(text).unwrap_or_else(|error| {
+            self.fault(Some(error.line), error.message);
+            None
+        });
+        let (before, root) = read?;
+        self.before = before;
+        Some(root)
     }
 
     /// The name of a strategy, as Numaplane has it: empty means none.
@@ -182,25 +172,14 @@ impl Reader {
 
     /// The entries of a map, without those given twice.
     fn map<'n>(&mut self, what: &str, keys: &str, line: u64, node: &'n Node) -> Vec<(String, u64, &'n Node)> {
-        let mut all: Vec<(String, u64, &Node)> = Vec::new();
-        match node {
-            Shape::Scalar(Scalar::Nothing) => {}
-            Shape::Map(map) => {
-                for (key, value) in &map.0 {
-                    let (name, line) = (key_name(key), key.referenced.line());
-                    if all.iter().any(|(known, ..)| *known == name) {
-                        self.fault(Some(line), format!("{name} is given twice; remove one of the two"));
-                    } else {
-                        all.push((name, line, &value.value));
-                    }
-                }
-            }
-            other => {
-                let message = format!("{what} is {}; it must be a map with {keys}, as in a rollout", other.what());
-                self.fault(Some(line), message);
-            }
+        let keyed = entries::keyed(node).unwrap_or_else(|is| {
+            self.fault(Some(line), format!("{what} is {is}; it must be a map with {keys}, as in a rollout"));
+            Keyed::default()
+        });
+        for (name, line) in keyed.again {
+            self.fault(Some(line), format!("{name} is given twice; remove one of the two"));
         }
-        all
+        keyed.entries
     }
 
     fn unknown(&mut self, parent: &str, keys: &str, name: &str, line: u64) {
