@@ -190,7 +190,13 @@ impl<'a> Turn<'a> {
         self.next.pause_requests = Vec::new();
         let body = Arc::new(desired.body(&name, phase.as_ref(), grace.as_ref()));
         let report = Summary::pending("Creating", &format!("Pipeline/{name} is being made"));
-        self.finish(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect: None }], report)
+        let mut steps = Vec::new();
+        if !self.stored.child.is_empty() && self.s.learned.steering_refusal().is_none() {
+            // It takes the place of one that is gone. Whoever refuses this does not hold up the pipeline.
+            steps = self.wake_isb_services();
+        }
+        steps.push(Step::ApplyNumaflow { kind: PIPELINE, body, expect: None });
+        self.finish(steps, report)
     }
 
     /// The name of the next pipeline: one above every number that was ever given.

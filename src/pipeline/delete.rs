@@ -31,17 +31,15 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         return Plan::of(staying.iter().map(delete).collect());
     }
     if s.children.is_empty() && s.served && s.unknown.is_empty() {
-        // Nothing else wakes Numaflow about an ISB service that was to go and had to wait for this pipeline.
-        let poke = Arc::new(json!({"metadata": {"labels": {LABEL_POKE: turn.now.as_second().to_string()}}}));
-        let leaving = s.isb.values().filter(|isb| isb.deleting && s.learned.steering_refusal().is_none());
-        let mut steps: Vec<Step> = leaving
-            .map(|isb| Step::PatchNumaflow {
-                kind: "InterStepBufferService",
-                object: isb.held.object.clone(),
-                patch: poke.clone(),
-                why: "a pipeline that it had to wait for is gone",
-            })
-            .collect();
+        let mut steps = turn.wake_isb_services();
+        let refused = turn.s.learned.steering_refusal().filter(|r| r.reason != "Forbidden");
+        if let (Some(refusal), false, None) = (refused, steps.is_empty(), &forced) {
+            // It is asked for again: one that was refused once would leave the service there for a quarter of an hour.
+            let words = "being deleted, waiting for the server to let an ISB service know that its pipeline is gone";
+            let words = format!("{words}; it says: {}", refusal.message);
+            return write(turn, &words);
+        }
+        steps.retain(|_| turn.s.learned.steering_refusal().is_none());
         steps.push(release(&s.rollout.metadata));
         return Plan::of(steps);
     }
@@ -68,6 +66,22 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         words = format!("{words}; the server says: {}", refusal.message);
     }
     write(turn, &words)
+}
+
+impl Turn<'_> {
+    /// Nothing else wakes Numaflow about an ISB service that was to go and had to wait for a pipeline that is gone.
+    pub(super) fn wake_isb_services(&self) -> Vec<Step> {
+        let poke = Arc::new(json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}}));
+        let leaving = self.s.isb.values().filter(|isb| isb.deleting);
+        leaving
+            .map(|isb| Step::PatchNumaflow {
+                kind: "InterStepBufferService",
+                object: isb.held.object.clone(),
+                patch: poke.clone(),
+                why: "a pipeline that it had to wait for is gone",
+            })
+            .collect()
+    }
 }
 
 fn write(mut turn: Turn<'_>, message: &str) -> Plan {

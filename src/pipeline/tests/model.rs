@@ -51,6 +51,10 @@ pub struct Model {
     pub isb_healthy: bool,
     /// … and whether it is so.
     pub isb_rolled: bool,
+    /// Whether it is being deleted.
+    pub isb_deleting: bool,
+    /// How often writes to it are refused, and why.
+    pub isb_refused: (u32, &'static str),
     pub strategy: Strategy,
     pub pipelines: usize,
     /// The server refuses a spec that holds this text.
@@ -101,6 +105,8 @@ impl Model {
             gone: false,
             isb_healthy: true,
             isb_rolled: true,
+            isb_deleting: false,
+            isb_refused: (0, ""),
             strategy: Strategy::PauseAndDrain,
             pipelines: 1,
             refuses: None,
@@ -255,7 +261,7 @@ impl Model {
             controllers: BTreeMap::from([(String::new(), Controller { gone: self.gone })]),
             isb: BTreeMap::from([(
                 "default".to_owned(),
-                IsbSeen { says_healthy: self.isb_healthy, ..Default::default() },
+                IsbSeen { says_healthy: self.isb_healthy, deleting: self.isb_deleting, ..Default::default() },
             )]),
             pipelines: self.pipelines,
             strategy: self.strategy,
@@ -314,6 +320,15 @@ impl Model {
                 let vertex = self.vertices.iter_mut().find(|v| v.object == object.name).unwrap();
                 vertex.replicas = patch["spec"]["replicas"].as_i64();
                 self.learned.planes.clear();
+            }
+            Step::PatchNumaflow { kind: "InterStepBufferService", .. } => {
+                if let Some(left) = self.isb_refused.0.checked_sub(1) {
+                    self.isb_refused.0 = left;
+                    let (about, reason) = (About::Steering, self.isb_refused.1.to_owned());
+                    self.learned.refusals.push(Refusal { about, reason, message: "not now".to_owned() });
+                    return false;
+                }
+                self.writes.push("wake the ISB service".into());
             }
             Step::PatchNumaflow { patch, .. } => self.patch(patch),
             Step::DeleteNumaflow { .. } => {
