@@ -77,6 +77,8 @@ pub struct Live {
     pub resource_version: String,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// What holds it then.
+    pub finalizers: Vec<String>,
     /// Value of the tracking label: whose object it is.
     pub tracking: Option<String>,
     /// Whether its annotations allow the operator to take it over.
@@ -120,6 +122,7 @@ impl Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.deletion_timestamp.as_ref().and(metadata.finalizers.clone()).unwrap_or_default(),
             tracking: metadata.labels.as_ref().and_then(|l| l.get(LABEL_TRACKING)).cloned(),
             adoptable: annotation(ANNOTATION_ADOPT).is_some(),
             controlled: metadata.owner_references.iter().flatten().any(|o| o.controller == Some(true)),

@@ -12,6 +12,15 @@ pub fn list(names: &[String], most: usize) -> String {
     }
 }
 
+/// Who else holds an object that is being deleted, in words; nothing where only Numaflow or the API server does.
+#[must_use]
+pub fn held_by(finalizers: &[String]) -> String {
+    let own =
+        |f: &&String| !f.starts_with("numaflow.numaproj.io/") && !matches!(f.as_str(), "foregroundDeletion" | "orphan");
+    let others: Vec<String> = finalizers.iter().filter(own).cloned().collect();
+    if others.is_empty() { String::new() } else { format!(" (held by finalizer {})", list(&others, 3)) }
+}
+
 /// A duration as people write it: `10m`, `1h30m`, `90s`.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
@@ -33,6 +42,13 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(list(&names, 3), "a, b, c");
         assert_eq!(list(&names, 1), "a and 2 more");
+    }
+
+    #[test]
+    fn who_holds_an_object_is_named_unless_that_is_expected() {
+        let names = ["numaflow.numaproj.io/pipeline-controller", "foregroundDeletion", "team/audit"].map(str::to_owned);
+        assert_eq!(held_by(&names), " (held by finalizer team/audit)");
+        assert_eq!(held_by(&names[..2]), "");
     }
 
     #[test]

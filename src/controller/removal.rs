@@ -10,7 +10,7 @@ use crate::{
     manifest::Manifest,
     numaflow::Dependants,
     plan::{Learned, Step},
-    words::list,
+    words::{held_by, list},
 };
 
 /// What a removal is decided from.
@@ -68,7 +68,7 @@ pub fn next(leaving: &Leaving<'_>) -> Removal {
         .live
         .values()
         .filter(|l| l.deleting && l.tracking.as_deref() == Some(leaving.mark))
-        .map(|l| l.id.to_string())
+        .map(|l| format!("{}{}", l.id, held_by(&l.finalizers)))
         .collect();
     if steps.is_empty() && dying.is_empty() {
         // Nothing of ours runs, so nothing can depend on it.

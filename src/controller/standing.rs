@@ -8,6 +8,7 @@ use crate::{
     api::{AppliedObject, WorkloadHealth},
     live::{Live, ObjectId},
     manifest::{DesiredObject, Manifest},
+    words::held_by,
 };
 
 /// What is compared.
@@ -36,8 +37,8 @@ pub struct Standing {
     pub to_apply: Vec<(Arc<DesiredObject>, Option<String>)>,
     /// Those of them that carry the wanted content already, and are applied again only to be sure that nobody changed it.
     pub in_place: BTreeSet<ObjectId>,
-    /// Objects that are being deleted and must be gone first.
-    pub awaited: Vec<ObjectId>,
+    /// Objects that are being deleted and must be gone first, each with who holds it.
+    pub awaited: Vec<String>,
     /// Objects that belong to another owner, with its name.
     pub taken: Vec<(ObjectId, String)>,
     /// Objects of ours that this version does not want, with API version (where known) and uid.
@@ -107,7 +108,9 @@ pub fn assess(production: &Production<'_>) -> Standing {
         }
         match production.live.get(&object.id) {
             None => standing.to_apply.push((object.clone(), None)),
-            Some(live) if live.deleting => standing.awaited.push(object.id.clone()),
+            Some(live) if live.deleting => {
+                standing.awaited.push(format!("{}{}", object.id, held_by(&live.finalizers)));
+            }
             Some(live) if is_taken(production, live) => {
                 standing.taken.push((object.id.clone(), live.tracking.clone().unwrap_or_default()));
             }

@@ -29,6 +29,7 @@ use crate::{
     plan::{Event, Plan, Refusal, Step},
     summary::Summary,
     time::elapsed,
+    words::held_by,
 };
 
 /// Kind of the objects that this tier makes.
@@ -122,8 +123,9 @@ impl<'a> Turn<'a> {
         let Some(child) = self.child else { return self.make() };
         child.version.name.clone_into(&mut self.next.child);
         if child.deleting {
+            let held = held_by(&child.finalizers);
             let words =
-                format!("Pipeline/{} is being deleted; another one is made when it is gone", child.version.name);
+                format!("Pipeline/{} is being deleted{held}; another one is made when it is gone", child.version.name);
             return self.finish(Vec::new(), Summary::pending("Deleting", &words));
         }
         self.next.failed_since =

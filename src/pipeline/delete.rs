@@ -8,10 +8,11 @@ use serde_json::json;
 use crate::{
     api::{ANNOTATION_FORCE, LABEL_POKE, LastForce},
     finalizer::release,
+    numaflow::LivePipeline,
     pipeline::decide::{PIPELINE, Turn},
     plan::{Plan, Step},
     summary::deleting,
-    words::list,
+    words::{held_by, list},
 };
 
 /// What a force annotation ends here.
@@ -24,10 +25,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let staying: Vec<_> = s.children.values().filter(|c| !c.deleting).collect();
     let refusal = turn.refusal();
     if !staying.is_empty() && refusal.is_none() {
-        let delete = |c: &&std::sync::Arc<crate::numaflow::LivePipeline>| Step::DeleteNumaflow {
-            kind: PIPELINE,
-            object: c.version.clone(),
-        };
+        let delete = |c: &&Arc<LivePipeline>| Step::DeleteNumaflow { kind: PIPELINE, object: c.version.clone() };
         return Plan::of(staying.iter().map(delete).collect());
     }
     if s.children.is_empty() && s.served && s.unknown.is_empty() {
@@ -53,7 +51,8 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         Some(_) => return Plan::of(vec![release(&s.rollout.metadata)]),
         None => {}
     }
-    let names: Vec<String> = s.children.keys().map(|name| format!("Pipeline/{name}")).collect();
+    let name = |c: &Arc<LivePipeline>| format!("Pipeline/{}{}", c.version.name, held_by(&c.finalizers));
+    let names: Vec<String> = s.children.values().map(name).collect();
     let mut words = format!("being deleted, waiting for {} to be drained and gone", list(&names, 5));
     if s.children.values().any(|child| turn.is_gone(child)) {
         words = format!("{words}; no pod of its controller is available, and without one it does not go");

@@ -19,6 +19,7 @@ use crate::{
         report::Report,
         snapshot::{Revision, state_of},
     },
+    words::held_by,
 };
 
 impl Turn<'_> {
@@ -317,7 +318,10 @@ impl Turn<'_> {
         }
         match self.s.child(name) {
             Some(child) if child.metadata.deletion_timestamp.is_some() => {
-                HandOver::Wait(format!("NumaflowController/{name} is being deleted; it is made anew once it is gone"))
+                let held = held_by(child.metadata.finalizers.as_deref().unwrap_or_default());
+                HandOver::Wait(format!(
+                    "NumaflowController/{name} is being deleted{held}; it is made anew once it is gone"
+                ))
             }
             Some(child) if state_of(child) == Some(UpgradeState::Promoted) && self.owns(child) => HandOver::Done,
             // It comes back: what it applied once may have been changed since by the one that leaves.

@@ -484,7 +484,11 @@ fn a_deleted_rollout_waits_for_its_pipeline_and_a_finalizer_of_others_stays() {
     m.numaflow.alive = false;
     m.turn();
     assert!(m.live().deleting);
-    assert!(m.status().message.contains("Pipeline/p-0"), "{}", m.status().message);
+    assert!(m.status().message.contains("waiting for Pipeline/p-0 to be drained"), "{}", m.status().message);
+    m.child.as_mut().unwrap().finalizers = vec!["numaflow.numaproj.io/pipeline-controller".into(), "team/audit".into()];
+    m.turn();
+    let named = "Pipeline/p-0 (held by finalizer team/audit) to be drained and gone";
+    assert!(m.status().message.contains(named), "who holds it is named: {}", m.status().message);
     m.numaflow.alive = true;
     m.numaflow();
     m.turn();

@@ -615,6 +615,7 @@ impl Model {
             uid: uid.clone(),
             resource_version: "1".into(),
             deleting: false,
+            finalizers: Vec::new(),
             tracking: Some(object.mark(&mark_of_rollout("numaflow-controller"))),
             adoptable: false,
             controlled: false,

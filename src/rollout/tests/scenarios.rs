@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::model::{Model, text};
 use crate::{
     api::{ANNOTATION_FORCE, ANNOTATION_RETRY, Wait},
@@ -589,6 +591,34 @@ fn force_ends_the_waiting_of_a_deletion_and_leaves_the_controller_running() {
     model.settle();
     assert!(model.gone);
     assert_eq!(model.production(), before);
+}
+
+#[test]
+fn whose_finalizer_holds_what_is_waited_for_is_named() {
+    for deleted in [false, true] {
+        let mut model = deployed();
+        let held = model.live.values_mut().find(|l| l.id.kind == "Deployment").unwrap();
+        (held.deleting, held.finalizers) = (true, vec!["team/audit".into()]);
+        if deleted {
+            model.delete();
+        } else {
+            model.set_version("2.0");
+        }
+        model.settle();
+        let named = "Deployment/numaflow-controller (held by finalizer team/audit) to be gone";
+        assert!(model.message().contains(named), "{}", model.message());
+    }
+    let mut model = deployed();
+    let child = model.children.get_mut("numaflow-controller-0").unwrap();
+    child.metadata.deletion_timestamp = Some(Time(model.now));
+    child.metadata.finalizers = Some(vec!["team/audit".into()]);
+    model.settle();
+    let status = model.rollout.status.clone().unwrap();
+    let message = serde_json::to_string(&status.conditions).unwrap();
+    assert!(
+        message.contains("NumaflowController/numaflow-controller-0 is being deleted (held by finalizer team/audit)"),
+        "{message}"
+    );
 }
 
 #[test]
