@@ -193,6 +193,10 @@ pub struct PipelinePause {
     /// Why not: a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_drained: String,
+    /// Pods that were there all the same when it was settled, and are not waited for: they ended by themselves, or their node
+    /// does not answer, where one may still run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pods_left: Vec<String>,
     /// When the drain was cut short because its time was up.
     #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<Time>,

@@ -167,6 +167,15 @@ impl Turn<'_> {
         pause.settled_at = Some(now.clone());
         pause.drained = Some(child.drained);
         pause.not_drained.clear();
+        pause.pods_left = lost.to_vec();
+        if child.drained && !lost.is_empty() {
+            let note = format!(
+                "Pipeline/{} is paused and drained; pods that do not go: {}",
+                child.version.name,
+                list(lost, 3)
+            );
+            self.events.push(Event { warning: true, reason: "PodsLeft", note });
+        }
         if !child.drained {
             let grace = child.grace().unwrap_or(GRACE);
             let mut why = if want.cut {

@@ -49,6 +49,24 @@ fn a_pod_that_never_goes_is_named_and_not_waited_for() {
 }
 
 #[test]
+fn a_pod_that_never_goes_is_named_even_if_everything_was_processed() {
+    let mut m = Model::running();
+    m.request(None);
+    m.turn();
+    m.numaflow();
+    m.numaflow();
+    let goes_at = m.now.checked_sub(SignedDuration::from_secs(61)).ok();
+    m.pods = vec![VertexPod { name: "lost".into(), phase: "Running".into(), goes_at }];
+    m.turn();
+    assert_eq!((m.answer().0.as_str(), m.answer().1), ("Paused", Some(true)));
+    assert_eq!(m.status().pause.unwrap().pods_left, ["lost"], "its node may be cut off, and it may run still");
+    assert!(m.events.iter().any(|e| e.starts_with("PodsLeft") && e.contains("lost")), "{:?}", m.events);
+    m.requests.clear();
+    m.settle();
+    assert_eq!(m.status().last_pause.unwrap().pods_left, ["lost"]);
+}
+
+#[test]
 fn an_old_status_counts_for_nothing() {
     let mut m = Model::running();
     m.request(None);
