@@ -419,10 +419,11 @@ impl Model {
         self.turn(usize::MAX);
     }
 
-    /// Lets time pass until nothing changes any more.
+    /// Lets time pass until nothing changes any more: at most three times the longest that one deadline is.
     pub fn run(&mut self) {
         let mut idle = 0;
-        for _ in 0..600 {
+        let begun = self.now;
+        while self.now.duration_since(begun) < SignedDuration::from_mins(30) {
             self.play_workloads();
             self.play_pipelines();
             self.collect_garbage();
