@@ -223,6 +223,9 @@ pub struct Wedge {
     /// Whether it is being healed: it is paused and resumed (or the other way round) once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub healing: bool,
+    /// Generation of its spec when that began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
 }
 
 /// A change that was given up.

@@ -19,7 +19,7 @@ const SURE: Duration = Duration::from_secs(5);
 impl Turn<'_> {
     /// Finds a wedged pipeline, and heals it: `Some` while that goes on, with the steps to be taken.
     pub(super) fn heal(&mut self, child: &LivePipeline) -> Option<Vec<Step>> {
-        let looks = child.looks_wedged();
+        let looks = child.looks_wedged().or_else(|| self.stays_paused(child));
         let healing = self.next.wedge.clone().filter(|w| w.healing);
         let Some(wedge) = healing else {
             if let Some(look) = self.watch(child, looks) {
@@ -38,11 +38,17 @@ impl Turn<'_> {
             (pause.settled_at, pause.drained) = (None, None);
         }
         let turned = child.wants_paused() != (wedge.says == Wedged::Paused.says());
-        if child.says_running() && !child.wants_paused() {
+        if child.says_running() && wedge.generation != Some(child.generation) {
             match self.s.learned.planes.get(&child.version.name) {
                 None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
-                Some(plane) if !plane.not_running().is_empty() => {
+                Some(plane) if plane.unreadable.is_some() => {
                     self.again(Duration::from_millis(250));
+                    return Some(Vec::new());
+                }
+                Some(plane) if !plane.not_running().is_empty() => {
+                    // Not yet, or in vain: it is watched as before.
+                    self.next.wedge = Some(Wedge { since: Some(Time(self.now)), healing: false, ..wedge });
+                    self.again(SURE);
                     return Some(Vec::new());
                 }
                 Some(_) => {
@@ -85,6 +91,16 @@ impl Turn<'_> {
         }])
     }
 
+    /// One that is told to run, and says so, and whose vertices are still told to pause: it failed, and somebody took its time
+    /// stamp away, so that Numaflow does not know of the pause any more. Only after a pause is that looked at.
+    fn stays_paused(&self, child: &LivePipeline) -> Option<Wedged> {
+        let resumed = self.stored.pause.as_ref().is_some_and(|p| p.state == pausing::RESUMING);
+        let known = self.stored.wedge.as_ref().is_some_and(|w| w.says == Wedged::Running.says());
+        let plane = self.s.learned.planes.get(&child.version.name)?;
+        let paused = plane.unreadable.is_none() && plane.vertices.iter().any(|v| v.paused);
+        (child.says_running() && (resumed || known) && paused).then_some(Wedged::Running)
+    }
+
     /// Whether its pause was seen to be settled.
     fn was_settled(&self) -> bool {
         self.stored.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED)
@@ -112,11 +128,11 @@ impl Turn<'_> {
         let mut wedge = known.unwrap_or_else(|| Wedge {
             says: wedged.says().to_owned(),
             since: Some(Time(self.now)),
-            healing: false,
+            ..Wedge::default()
         });
         let left = SURE.saturating_sub(elapsed(wedge.since.as_ref(), self.now));
         if left.is_zero() {
-            wedge.healing = true;
+            (wedge.healing, wedge.generation) = (true, Some(child.generation));
             let note = match wedged {
                 Wedged::Running => "says that it runs, but its sources are paused, and Numaflow will not resume them",
                 Wedged::Paused => "says that it is paused, but its vertices run, and Numaflow will not pause them",

@@ -25,6 +25,8 @@ const EACH: Duration = Duration::from_millis(5);
 /// for how long it may have failed.
 const BACK: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_mins(10);
+/// Time between two looks at the vertices of a pipeline that is Failed.
+const STILL: Duration = Duration::from_secs(10);
 /// Time in which nothing is said about what a pause waits for.
 const FRESH: Duration = Duration::from_secs(3);
 
@@ -210,7 +212,20 @@ impl Turn<'_> {
         let Some(pause) = self.next.pause.clone() else { return self.at_rest(child, want) };
         self.resuming(want);
         if child.is_observed() && child.phase == "Failed" && !want.late && pause.added.is_empty() {
-            // What it waits for now is no pause of ours.
+            // What it waits for now is no pause of ours; but without a time stamp it would not know that its vertices are
+            // still to be told to run.
+            if child.paused_at().is_none() {
+                let Some(plane) = self.s.learned.planes.get(&child.version.name) else {
+                    return Steering::Steps(vec![Step::LookAtPipeline { name: child.version.name.clone() }]);
+                };
+                if !plane.not_running().is_empty() {
+                    self.again(STILL);
+                    return Steering::Waiting(vec![format!(
+                        "Pipeline/{}, which is Failed: {}",
+                        child.version.name, child.message
+                    )]);
+                }
+            }
             self.ended(pause);
             return Steering::Settled;
         }

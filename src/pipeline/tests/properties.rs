@@ -35,6 +35,7 @@ enum Happening {
     MeddleGrace(i64),
     Invalid,
     Strategy(bool),
+    Strip,
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
@@ -65,6 +66,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (31i64..200).prop_map(H::MeddleGrace),
         1 => Just(H::Invalid),
         1 => any::<bool>().prop_map(H::Strategy),
+        1 => Just(H::Strip),
     ];
     proptest::collection::vec(one, 1..40)
 }
@@ -123,6 +125,11 @@ fn happen(m: &mut Model, what: &Happening) {
         Happening::Invalid => m.edit(|spec| spec["lifecycle"] = json!({"desiredPhase": "Nonsense"})),
         Happening::Strategy(none) => {
             m.strategy = if *none { api::Strategy::NoStrategy } else { api::Strategy::PauseAndDrain };
+        }
+        Happening::Strip => {
+            if let Some(child) = m.child.as_mut() {
+                child.annotations.remove(api::ANNOTATION_PAUSE_TIMESTAMP);
+            }
         }
         Happening::Refuses(yes) => m.refuses = yes.then(|| "cat:3".to_owned()),
     }

@@ -232,6 +232,38 @@ fn one_that_fails_after_it_was_paused_counts_as_paused_and_is_nudged_when_its_is
     assert_eq!(m.phase(), "Running");
 }
 
+#[test]
+fn one_that_says_running_while_its_vertices_stay_paused_is_brought_back() {
+    for late in [false, true] {
+        let mut m = Model::running();
+        m.request(None);
+        m.settle();
+        // Somebody takes the time stamp, and it fails: Numaflow does not know of the pause any more.
+        m.child.as_mut().unwrap().annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP);
+        m.numaflow.fails = Some("its image is gone".into());
+        m.numaflow();
+        m.requests.clear();
+        m.turn();
+        m.numaflow();
+        m.turn();
+        if late {
+            m.pass_time(3600);
+            m.settle();
+        }
+        m.numaflow.fails = None;
+        m.settle();
+        assert_eq!(m.phase(), "Running");
+        assert!(m.vertices.iter().all(|v| v.paused), "it only says so");
+        assert_eq!(m.status().phase.as_str(), "Pending", "{}", m.status().message);
+        m.pass_time(6);
+        m.settle();
+        assert!(m.vertices.iter().all(|v| !v.paused), "{:?} {}", m.writes, m.status().message);
+        assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+        assert_eq!((m.status().pause, m.status().wedge), (None, None));
+        assert!(m.events.iter().any(|e| e.starts_with("PipelineHealed")), "{:?}", m.events);
+    }
+}
+
 /// One that failed after it had paused, because its ISB service is being changed; nobody wants it paused any more.
 fn failed_while_paused() -> Model {
     let mut m = Model::running();
