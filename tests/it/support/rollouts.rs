@@ -111,9 +111,14 @@ pub fn pipeline_spec() -> Value {
 }
 
 impl Team {
-    /// Makes a PipelineRollout; `knobs` are those of the stand-in.
+    /// Makes a PipelineRollout; `knobs` are those of the stand-in. As with real ones, its pods are still there when it says that
+    /// it is paused, and for longer than the operator takes to write something.
     pub async fn pipeline(&self, name: &str, knobs: Value) -> PipelineRollout {
-        self.pipeline_with(name, pipeline_spec(), knobs, json!({})).await
+        let mut all = json!({"terminates-after": "700ms"});
+        for (knob, value) in knobs.as_object().into_iter().flatten() {
+            all[knob] = value.clone();
+        }
+        self.pipeline_with(name, pipeline_spec(), all, json!({})).await
     }
 
     /// Makes a PipelineRollout of this spec and strategy.
