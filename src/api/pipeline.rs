@@ -211,6 +211,16 @@ pub struct PipelinePause {
     pub ended_at: Option<Time>,
 }
 
+impl PipelinePause {
+    /// It is not settled any more: what was on record about that is not true of it now. Why it was not drained may be about a
+    /// change that went in meanwhile, and is written anew when it is settled again.
+    pub fn unsettle(&mut self) {
+        super::pausing::PAUSING.clone_into(&mut self.state);
+        (self.settled_at, self.drained) = (None, None);
+        self.pods_left.clear();
+    }
+}
+
 /// A pipeline in a state that Numaflow never leaves by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -223,7 +233,7 @@ pub struct Wedge {
     /// Whether it is being healed: it is paused and resumed (or the other way round) once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub healing: bool,
-    /// Generation of its spec when that began.
+    /// Generation of its spec when the healing began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    api::PipelineRolloutStatus,
+    api::{PipelineRolloutStatus, pausing},
     time::{is_ahead, not_before},
 };
 
@@ -27,6 +27,9 @@ pub(super) fn running(mut status: PipelineRolloutStatus, now: Timestamp) -> Pipe
         restart(&mut pause.since);
         correct(&mut pause.own_since);
         correct(&mut pause.cut_at);
+        if pause.state == pausing::PAUSED {
+            restart(&mut pause.settled_at);
+        }
     }
     if let Some(wedge) = status.wedge.as_mut() {
         restart(&mut wedge.since);

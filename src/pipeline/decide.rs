@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{
@@ -20,27 +19,19 @@ use super::{
 };
 use crate::{
     api::{
-        ANNOTATION_RETRY, LABEL_POKE, LABEL_UPGRADE_STATE, PipelineRolloutStatus, UpgradeState, Wait, child_name,
+        ANNOTATION_RETRY, LABEL_UPGRADE_STATE, OnDrainTimeout, PipelineRolloutStatus, UpgradeState, Wait, child_name,
         child_number,
     },
-    evidence::Look,
     finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step},
     summary::Summary,
-    time::elapsed,
+    time::not_before,
     words::held_by,
 };
 
 /// Kind of the objects that this tier makes.
 pub(super) const PIPELINE: &str = "Pipeline";
-
-/// Time after which a pipeline that failed is given a nudge at the earliest, and shortest and longest time between two.
-const NUDGE: (Duration, Duration, Duration) =
-    (Duration::from_secs(2), Duration::from_secs(10), Duration::from_mins(10));
-
-/// Time after which a nudge says nothing any more about one that is to be resumed.
-pub(super) const STALE: Duration = Duration::from_mins(1);
 
 /// Decides the next steps.
 #[must_use]
@@ -105,8 +96,10 @@ impl<'a> Turn<'a> {
             return Err(format!("spec.strategy.ppnd.drainTimeout: {error}"));
         }
         match ppnd.and_then(|p| p.on_drain_timeout.as_deref()) {
-            None | Some("Proceed" | "Abort") => Ok(desired),
-            Some(other) => Err(format!("spec.strategy.ppnd.onDrainTimeout: {other:?} is neither Proceed nor Abort")),
+            Some(other) if OnDrainTimeout::parse(other).is_none() => {
+                Err(format!("spec.strategy.ppnd.onDrainTimeout: {other:?} is neither Proceed nor Abort"))
+            }
+            _ => Ok(desired),
         }
     }
 
@@ -129,7 +122,7 @@ impl<'a> Turn<'a> {
             return self.finish(Vec::new(), Summary::pending("Deleting", &words));
         }
         self.next.failed_since =
-            (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(Time(self.now)));
+            (child.phase == "Failed").then(|| self.stored.failed_since.clone().unwrap_or(not_before(self.now)));
         if let Some(steps) = self.heal(child) {
             if only_looks(&steps) {
                 return Plan::of(steps);
@@ -233,49 +226,6 @@ impl<'a> Turn<'a> {
         }
         let others = self.s.children.values().filter(|c| c.version.name != child.version.name && !c.deleting);
         others.map(|c| Step::DeleteNumaflow { kind: PIPELINE, object: c.version.clone() }).collect()
-    }
-
-    /// Nothing wakes Numaflow when an ISB service becomes healthy, and its own retries may be a quarter of an hour apart.
-    fn nudge(&mut self, child: &LivePipeline) -> Option<Step> {
-        if child.phase != "Failed" || !child.is_observed() || child.is_misconfigured() {
-            return None;
-        }
-        let isb = self.s.isb.get(child.isb()).filter(|isb| isb.instance == child.instance())?;
-        if !isb.says_healthy || self.refusal().is_some() {
-            return None;
-        }
-        let failed = elapsed(self.next.failed_since.as_ref(), self.now);
-        let pace = if self.to_be_back(child) { STALE } else { (failed / 4).clamp(NUDGE.1, NUDGE.2) };
-        let wait = pace.saturating_sub(self.nudged(child)).max(NUDGE.0.saturating_sub(failed));
-        if !wait.is_zero() {
-            self.again(wait);
-            return None;
-        }
-        if child.wants_paused() {
-            // It says so for a moment when it is about to be changed, too.
-            let look = Look { isb: vec![child.isb().to_owned()], ..Look::default() };
-            let Some(seen) = self.s.learned.looks.get(&look) else { return Some(Step::Look(look)) };
-            let healthy = seen.isb.get(child.isb()).is_some_and(|isb| isb.lacks(None).is_empty());
-            if !healthy && seen.unreadable.is_none() {
-                self.again(NUDGE.0);
-                return None;
-            }
-        }
-        let labels = json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}});
-        let object = child.version.clone().of_any_state();
-        Some(Step::PatchNumaflow {
-            kind: PIPELINE,
-            object,
-            patch: Arc::new(labels),
-            why: "its ISB service is healthy again",
-        })
-    }
-
-    /// How long ago it was nudged.
-    pub(super) fn nudged(&self, child: &LivePipeline) -> Duration {
-        let at = child.labels.get(LABEL_POKE).and_then(|at| at.parse().ok());
-        at.and_then(|second| Timestamp::from_second(second).ok())
-            .map_or(Duration::MAX, |at| elapsed(Some(&Time(at)), self.now))
     }
 
     /// Looks again after this time at the latest.

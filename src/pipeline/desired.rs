@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::template::Names;
 use crate::{
     api::{
-        ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP, LABEL_ISB, LABEL_PARENT, LABEL_UPGRADE_STATE, PipelineRollout,
-        UpgradeState, child_name, label_value, short_hash,
+        ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP, LABEL_ISB, LABEL_PARENT, LABEL_POKE, LABEL_UPGRADE_STATE,
+        PipelineRollout, UpgradeState, child_name, label_value, short_hash,
     },
     live::ANNOTATION_APPLIED,
     numaflow::isb_of,
@@ -88,6 +88,8 @@ impl Desired {
         let rollout_name = rollout.metadata.name.as_deref().unwrap_or_default();
         let spec = Value::Object(spec);
         let mut labels = fill(metadata.labels);
+        // Copied from a pipeline, it would be fought over: it says when this one was nudged.
+        labels.remove(LABEL_POKE);
         labels.extend([
             (LABEL_PARENT.to_owned(), label_value(rollout_name)),
             (LABEL_UPGRADE_STATE.to_owned(), UpgradeState::Promoted.as_str().to_owned()),

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::decide::{PIPELINE, Turn};
@@ -10,7 +9,7 @@ use crate::{
     api::{Wedge, pausing},
     numaflow::{LivePipeline, Wedged},
     plan::{Event, Step},
-    time::elapsed,
+    time::{elapsed, not_before},
 };
 
 /// Time after which a pipeline that looks wedged is one: a healthy one may look so for a moment.
@@ -19,6 +18,12 @@ const SURE: Duration = Duration::from_secs(5);
 impl Turn<'_> {
     /// Finds a wedged pipeline, and heals it: `Some` while that goes on, with the steps to be taken.
     pub(super) fn heal(&mut self, child: &LivePipeline) -> Option<Vec<Step>> {
+        let plane = self.s.learned.planes.get(&child.version.name);
+        let says_running = self.stored.wedge.as_ref().is_some_and(|w| w.says == Wedged::Running.says());
+        if says_running && child.says_running() && plane.is_none() {
+            // Its vertices tell whether it is; what was learned of them went with the last turn.
+            return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]);
+        }
         let looks = child.looks_wedged().or_else(|| self.stays_paused(child));
         let healing = self.next.wedge.clone().filter(|w| w.healing);
         let Some(wedge) = healing else {
@@ -34,32 +39,31 @@ impl Turn<'_> {
         }
         if let Some(pause) = self.next.pause.as_mut() {
             // What it said of its pause was not true.
-            pausing::PAUSING.clone_into(&mut pause.state);
-            (pause.settled_at, pause.drained) = (None, None);
+            pause.unsettle();
         }
         let turned = child.wants_paused() != (wedge.says == Wedged::Paused.says());
-        if child.says_running() && wedge.generation != Some(child.generation) {
-            match self.s.learned.planes.get(&child.version.name) {
-                None => return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]),
-                Some(plane) if plane.unreadable.is_some() => {
-                    self.again(Duration::from_millis(250));
-                    return Some(Vec::new());
-                }
-                Some(plane) if !plane.not_running().is_empty() => {
-                    // Not yet, or in vain: it is watched as before.
-                    self.next.wedge = Some(Wedge { since: Some(Time(self.now)), healing: false, ..wedge });
-                    self.again(SURE);
-                    return Some(Vec::new());
-                }
-                Some(_) => {
-                    self.next.wedge = None;
-                    self.events.push(Event {
-                        warning: false,
-                        reason: "PipelineHealed",
-                        note: format!("Pipeline/{} runs again", child.version.name),
-                    });
-                    return Some(Vec::new());
-                }
+        if child.says_running() {
+            let Some(plane) = plane else {
+                return Some(vec![Step::LookAtPipeline { name: child.version.name.clone() }]);
+            };
+            if plane.unreadable.is_some() {
+                self.again(Duration::from_millis(250));
+                return Some(Vec::new());
+            }
+            if plane.not_running().is_empty() {
+                self.next.wedge = None;
+                self.events.push(Event {
+                    warning: false,
+                    reason: "PipelineHealed",
+                    note: format!("Pipeline/{} runs again", child.version.name),
+                });
+                return Some(Vec::new());
+            }
+            if wedge.generation != Some(child.generation) {
+                // Not yet, or in vain: it is watched as before.
+                self.next.wedge = Some(Wedge { since: Some(not_before(self.now)), healing: false, ..wedge });
+                self.again(SURE);
+                return Some(Vec::new());
             }
         }
         let step = match (child.wants_paused(), looks) {
@@ -127,7 +131,7 @@ impl Turn<'_> {
         let known = self.next.wedge.clone().filter(|w| w.says == wedged.says());
         let mut wedge = known.unwrap_or_else(|| Wedge {
             says: wedged.says().to_owned(),
-            since: Some(Time(self.now)),
+            since: Some(not_before(self.now)),
             ..Wedge::default()
         });
         let left = SURE.saturating_sub(elapsed(wedge.since.as_ref(), self.now));

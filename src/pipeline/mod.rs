@@ -8,6 +8,7 @@ mod delete;
 mod desired;
 mod heal;
 mod leaving;
+mod nudge;
 mod own_change;
 mod report;
 pub mod snapshot;

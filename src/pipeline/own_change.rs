@@ -32,10 +32,8 @@ impl Turn<'_> {
 
     fn on_drain_timeout(&self) -> OnDrainTimeout {
         let ppnd = self.s.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.as_ref());
-        match ppnd.and_then(|p| p.on_drain_timeout.as_deref()) {
-            Some("Abort") => OnDrainTimeout::Abort,
-            _ => OnDrainTimeout::Proceed,
-        }
+        let text = ppnd.and_then(|p| p.on_drain_timeout.as_deref());
+        text.and_then(OnDrainTimeout::parse).unwrap_or(OnDrainTimeout::Proceed)
     }
 
     /// Whether this change is to be attempted now: it was not given up, nor refused a moment ago.

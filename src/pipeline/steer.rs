@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::{
-    decide::{PIPELINE, STALE, Turn},
+    decide::{PIPELINE, Turn},
     want::{BY_SPEC, Want},
 };
 use crate::{
@@ -21,12 +21,8 @@ use crate::{
 /// Time between two looks at the pods of a pipeline that is pausing, and what each pipeline of its namespace adds to that.
 const LOOK: Duration = Duration::from_millis(100);
 const EACH: Duration = Duration::from_millis(5);
-/// Time that one that failed while it was paused has to be paused again, once its ISB service is healthy and it was nudged; and
-/// for how long it may have failed.
-const BACK: Duration = Duration::from_secs(15);
-const LONG: Duration = Duration::from_mins(10);
 /// Time between two looks at the vertices of a pipeline that is Failed.
-const STILL: Duration = Duration::from_secs(10);
+const LOOK_AT_FAILED: Duration = Duration::from_secs(10);
 /// Time in which nothing is said about what a pause waits for.
 const FRESH: Duration = Duration::from_secs(3);
 
@@ -51,8 +47,7 @@ impl Turn<'_> {
                 self.begin(want);
                 if let Some(pause) = self.next.pause.as_mut() {
                     // Settled no longer, if it was: somebody else had it run.
-                    pausing::PAUSING.clone_into(&mut pause.state);
-                    (pause.settled_at, pause.drained) = (None, None);
+                    pause.unsettle();
                 }
                 if !self.may_turn(child, true) {
                     return Steering::Unsafe(self.not_safe(child, "running"));
@@ -66,7 +61,7 @@ impl Turn<'_> {
             (false, true) => {
                 self.resuming(want);
                 // A change that waited for the pause goes in first; see `applying`.
-                if !self.may_turn(child, false) || self.comes_back(child) {
+                if !self.may_turn(child, false) || self.waits_to_be_back(child) {
                     return Steering::Unsafe(self.not_safe(child, "paused"));
                 }
                 if self.change_goes_first(child, want) {
@@ -219,7 +214,7 @@ impl Turn<'_> {
                     return Steering::Steps(vec![Step::LookAtPipeline { name: child.version.name.clone() }]);
                 };
                 if !plane.not_running().is_empty() {
-                    self.again(STILL);
+                    self.again(LOOK_AT_FAILED);
                     return Steering::Waiting(vec![format!(
                         "Pipeline/{}, which is Failed: {}",
                         child.version.name, child.message
@@ -253,11 +248,7 @@ impl Turn<'_> {
                 let replicas = replicas.filter(|n| *n > vertex.replicas.unwrap_or(1))?;
                 Some(Step::PatchNumaflow {
                     kind: "Vertex",
-                    object: Version {
-                        name: vertex.object.clone(),
-                        uid: vertex.uid.clone(),
-                        resource_version: String::new(),
-                    },
+                    object: Version { name: vertex.object.clone(), uid: vertex.uid.clone(), ..Version::default() },
                     patch: Arc::new(json!({"spec": {"replicas": replicas}})),
                     why: "added while paused, and not scaled by Numaflow",
                 })
@@ -311,38 +302,6 @@ impl Turn<'_> {
         // Without a time stamp it is the documented way out.
         let stripped = !to_paused && child.looks_wedged() == Some(Wedged::Paused);
         settled || back || stripped || (self.is_gone(child) && !child.is_observed())
-    }
-
-    /// Whether this one failed after it had paused, because of its ISB service, and is to be paused again before it is resumed.
-    pub(super) fn to_be_back(&self, child: &LivePipeline) -> bool {
-        let was_paused =
-            self.next.pause.as_ref().is_some_and(|p| p.settled_at.is_some() && p.state == pausing::RESUMING);
-        was_paused
-            && child.is_observed()
-            && child.wants_paused()
-            && child.phase == "Failed"
-            && child.paused_at().is_some()
-            && !child.is_misconfigured()
-            && self.s.isb.get(child.isb()).is_some_and(|isb| isb.instance == child.instance())
-    }
-
-    /// Whether it is still waited for such a one to be paused again. It has its time from when it was nudged with its ISB service
-    /// healthy again, and one that fails for long is not waited for at all: nothing is left paused.
-    fn comes_back(&mut self, child: &LivePipeline) -> bool {
-        let left = LONG.saturating_sub(elapsed(self.next.failed_since.as_ref(), self.now));
-        if !self.to_be_back(child) || left.is_zero() {
-            return false;
-        }
-        self.again(left);
-        let healthy = self.s.isb.get(child.isb()).is_some_and(|isb| isb.says_healthy);
-        let nudged = self.nudged(child);
-        if healthy && nudged >= BACK && nudged < STALE {
-            return false;
-        }
-        if healthy && nudged < BACK {
-            self.again(BACK.saturating_sub(nudged));
-        }
-        true
     }
 
     fn not_safe(&self, child: &LivePipeline, from: &str) -> String {

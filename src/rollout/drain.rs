@@ -167,7 +167,7 @@ impl Turn<'_> {
         if paused {
             return self.hold(upgrade, production);
         }
-        let Some(request) = self.requested(&upgrade.name).cloned() else {
+        let Some(mut request) = self.requested(&upgrade.name).cloned() else {
             // Held before, or the status was written by somebody else: from the beginning. What a pipeline has answered to the
             // request that was withdrawn says nothing about the next one.
             let behind = self.still_answered(&upgrade.name);
@@ -180,7 +180,11 @@ impl Turn<'_> {
             return self.go_on(Upgrade { drain: None, ..upgrade }, production);
         };
         let seen = self.answers(&upgrade.name);
-        // A request that lies ahead (the clock was set back) counts from when the stage was stamped anew.
+        if request.since.as_ref().is_none_or(|since| is_ahead(since, self.now)) {
+            // The clock was set back, or it cannot be read: it counts from when the stage was stamped anew.
+            request.since.clone_from(&upgrade.stage_started_at);
+            self.next.pause_request.iter_mut().for_each(|r| r.since.clone_from(&request.since));
+        }
         let waited = elapsed(request.since.as_ref(), self.now).max(self.in_stage(&upgrade));
         match self.ending(&upgrade, &request, &seen, waited) {
             Ending::Over(drain) => self.go_on(Upgrade { drain: Some(drain), ..upgrade }, production),

@@ -240,11 +240,15 @@ impl Model {
         panic!("a turn has no end: {:?}", decide(&self.snapshot(), self.now));
     }
 
-    /// One step of the operator, as before a crash.
+    /// One write of the operator, with the looks that it takes, as before a crash: what was learned goes with the process.
     pub fn step(&mut self) {
         self.learned = Learned::default();
-        if let Some(step) = decide(&self.snapshot(), self.now).steps.first().cloned() {
-            self.carry_out(&step);
+        loop {
+            let Some(step) = decide(&self.snapshot(), self.now).steps.first().cloned() else { return };
+            let done = self.carry_out(&step);
+            if !done || !matches!(step, Step::LookAtPipeline { .. } | Step::Look(_) | Step::CheckNumaflow { .. }) {
+                return;
+            }
         }
     }
 

@@ -127,7 +127,9 @@ fn happen(m: &mut Model, what: &Happening) {
             m.strategy = if *none { api::Strategy::NoStrategy } else { api::Strategy::PauseAndDrain };
         }
         Happening::Strip => {
-            if let Some(child) = m.child.as_mut() {
+            // Of one that is no concern of ours any more nobody looks at the vertices.
+            let paused = m.status().pause.is_some();
+            if let Some(child) = m.child.as_mut().filter(|_| paused) {
                 child.annotations.remove(api::ANNOTATION_PAUSE_TIMESTAMP);
             }
         }

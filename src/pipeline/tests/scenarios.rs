@@ -543,6 +543,7 @@ fn nothing_is_paused_or_resumed_while_it_is_not_known_who_asks() {
 
 #[test]
 fn a_restart_at_any_step_of_a_drain_keeps_the_clock_and_changes_nothing_about_its_end() {
+    let mut begun = 0;
     for steps in 0..14 {
         let mut m = Model::running();
         m.ppnd(&json!({"drainTimeout": "60s"}));
@@ -553,15 +554,20 @@ fn a_restart_at_any_step_of_a_drain_keeps_the_clock_and_changes_nothing_about_it
             m.step();
             m.numaflow();
         }
+        let since = m.status().pause.and_then(|p| p.own_since);
+        begun += usize::from(since.is_some());
         m.pass_time(20);
         m.settle();
         assert_eq!(m.phase(), "Pausing", "after {steps} steps");
+        let now = m.status().pause.and_then(|p| p.own_since);
+        assert!(now.is_some() && (since.is_none() || now == since), "after {steps} steps: {since:?} {now:?}");
         m.pass_time(50);
         m.settle();
         m.pass_time(60);
         m.settle();
         assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "after {steps} steps");
     }
+    assert!(begun > 10, "{begun}");
 }
 
 #[test]

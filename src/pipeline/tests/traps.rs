@@ -232,20 +232,26 @@ fn one_that_fails_after_it_was_paused_counts_as_paused_and_is_nudged_when_its_is
     assert_eq!(m.phase(), "Running");
 }
 
+/// One that failed while it was paused and without a time stamp, because somebody took that; and nobody wants it paused any more.
+/// Numaflow does not know of the pause then.
+fn failed_without_its_time_stamp() -> Model {
+    let mut m = Model::running();
+    m.request(None);
+    m.settle();
+    m.child.as_mut().unwrap().annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP);
+    m.numaflow.fails = Some("its image is gone".into());
+    m.numaflow();
+    m.requests.clear();
+    m.turn();
+    m.numaflow();
+    m.turn();
+    m
+}
+
 #[test]
 fn one_that_says_running_while_its_vertices_stay_paused_is_brought_back() {
     for late in [false, true] {
-        let mut m = Model::running();
-        m.request(None);
-        m.settle();
-        // Somebody takes the time stamp, and it fails: Numaflow does not know of the pause any more.
-        m.child.as_mut().unwrap().annotations.remove(crate::api::ANNOTATION_PAUSE_TIMESTAMP);
-        m.numaflow.fails = Some("its image is gone".into());
-        m.numaflow();
-        m.requests.clear();
-        m.turn();
-        m.numaflow();
-        m.turn();
+        let mut m = failed_without_its_time_stamp();
         if late {
             m.pass_time(3600);
             m.settle();
@@ -262,6 +268,27 @@ fn one_that_says_running_while_its_vertices_stay_paused_is_brought_back() {
         assert_eq!((m.status().pause, m.status().wedge), (None, None));
         assert!(m.events.iter().any(|e| e.starts_with("PipelineHealed")), "{:?}", m.events);
     }
+}
+
+#[test]
+fn a_healing_that_is_broken_off_after_any_write_goes_on_with_what_is_on_record() {
+    let mut healing = 0;
+    for steps in 0..14 {
+        let mut m = failed_without_its_time_stamp();
+        m.numaflow.fails = None;
+        m.settle();
+        m.pass_time(6);
+        for _ in 0..steps {
+            m.step();
+        }
+        healing += usize::from(m.status().wedge.is_some_and(|w| w.healing));
+        m.settle();
+        m.pass_time(6);
+        m.settle();
+        assert!(m.vertices.iter().all(|v| !v.paused), "after {steps} steps: {:?} {}", m.writes, m.status().message);
+        assert_eq!((m.phase(), m.status().phase.as_str()), ("Running", "Deployed"), "{}", m.status().message);
+    }
+    assert!(healing > 3, "{healing}");
 }
 
 /// One that failed after it had paused, because its ISB service is being changed; nobody wants it paused any more.
