@@ -49,8 +49,8 @@ pub enum What {
     Pod(Pod),
     /// What is wrong with what a rollout of a controller asks for, if it asks for a pause.
     Asks(Option<String>),
-    /// What the rollout of a pipeline has on record about changes that did not wait for a pause: (reason, words).
-    Record(Vec<(String, String)>),
+    /// What the rollout of a pipeline has on record about changes that did not wait for a pause.
+    Record(Vec<Noted>),
     Gone(Kind),
 }
 
@@ -91,6 +91,17 @@ pub struct Pod {
     pub until: Option<Timestamp>,
 }
 
+/// What is on record about a change that did not wait for a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// When the pause began that it is noted with, or the change was made.
+    since: String,
+    /// Of the change, with its hash; that of the pause, where one was under way.
+    reason: String,
+    /// Why it did not wait.
+    words: String,
+}
+
 impl Happened {
     /// What an event tells.
     pub fn of(kind: Kind, object: &DynamicObject) -> Self {
@@ -111,8 +122,12 @@ impl Happened {
             Kind::ControllerRollout => What::Asks(asks(&object.data["status"])),
             Kind::PipelineRollout => {
                 let pauses = ["pause", "lastPause"].map(|field| &object.data["status"][field]);
-                let said = pauses.map(|p| (text(p, "/reason"), text(p, "/notDrained")));
-                What::Record(said.into_iter().filter(|(_, words)| words.starts_with(WITHOUT)).collect())
+                let said = pauses.map(|p| Noted {
+                    since: text(p, "/since"),
+                    reason: text(p, "/reason"),
+                    words: text(p, "/notDrained"),
+                });
+                What::Record(said.into_iter().filter(|noted| noted.words.starts_with(WITHOUT)).collect())
             }
         };
         Self { what, ..Self::gone(kind, object) }
@@ -267,6 +282,50 @@ impl Now<'_> {
     }
 }
 
+/// What is on record about changes that did not wait for a pause, and for which of them it is.
+#[derive(Default)]
+struct Records<'a> {
+    /// By rollout, each with what was applied first after it came in.
+    noted: BTreeMap<&'a str, Vec<(&'a Noted, Option<&'a str>)>>,
+    /// The pipeline of each rollout, and what was applied to it last.
+    applied: BTreeMap<&'a str, (&'a str, &'a str)>,
+}
+
+impl<'a> Records<'a> {
+    fn take(&mut self, happened: &'a Happened) {
+        match &happened.what {
+            What::Record(said) => {
+                let before = self.noted.remove(happened.name.as_str()).unwrap_or_default();
+                // The same one still, also when its pause is over by now or somebody else asks for that, too.
+                let same = |a: &Noted, b: &Noted| (&a.since, &a.words) == (&b.since, &b.words);
+                let known = |noted: &Noted| before.iter().find(|(old, _)| same(old, noted)).and_then(|(_, of)| *of);
+                self.noted.insert(&happened.name, said.iter().map(|noted| (noted, known(noted))).collect());
+            }
+            What::Pipeline(made, _) if !made.applied.is_empty() => {
+                let now = (happened.name.as_str(), made.applied.as_str());
+                let before = self.applied.insert(&made.parent, now);
+                if before.is_some_and(|before| before != now) {
+                    let noted = self.noted.get_mut(made.parent.as_str()).into_iter().flatten();
+                    noted.for_each(|(_, of)| *of = of.or(Some(now.1)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is on record why this of a rollout did not wait. Where no hash says for what a record is, it is for what is
+    /// applied next.
+    fn excuse(&self, parent: &str, hash: &str) -> bool {
+        self.noted.get(parent).into_iter().flatten().any(|(noted, of)| {
+            if noted.reason.starts_with("change ") {
+                !hash.is_empty() && noted.reason.contains(hash)
+            } else {
+                of.is_none_or(|of| of == hash)
+            }
+        })
+    }
+}
+
 /// What was done to a pipeline that must not be done: a change, of it or of a vertex, while a pause is asked for and not
 /// settled; and one that can lose data without any pause and without a word on record why.
 ///
@@ -274,13 +333,10 @@ impl Now<'_> {
 fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
     let (mut broken, mut left) = (Vec::new(), Vec::new());
     let mut now = Now::default();
-    let mut records: BTreeMap<&str, &[(String, String)]> = BTreeMap::new();
+    let mut records = Records::default();
     for happened in all {
         let (at, time) = (happened.at, happened.seen);
-        let recorded = |parent: &str, hash: &str| {
-            let said = records.get(parent).copied().unwrap_or_default();
-            said.iter().any(|(reason, _)| reason.contains(hash) || !reason.starts_with("change "))
-        };
+        records.take(happened);
         match &happened.what {
             What::Pipeline(made, state) if happened.name == name => {
                 if now.state.is_none_or(|before| before.uid != state.uid) {
@@ -291,7 +347,7 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
                     };
                     now.base = made.clone();
                 }
-                let excused = recorded(&made.parent, &made.applied);
+                let excused = records.excuse(&made.parent, &made.applied);
                 if now.pausing() && !state.deleting && now.state.is_some_and(|s| s.spec != state.spec) && !excused {
                     broken.push(format!(
                         "Pipeline/{name}: its spec changed at {at} before its pause was settled: {}",
@@ -325,7 +381,7 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
             What::Vertex(vertex) if vertex.pipeline == name => {
                 let before = now.vertices.insert(&happened.name, vertex);
                 let changed = before.map_or(now.stood, |before| before.work != vertex.work);
-                if changed && now.pausing() && !recorded(&now.made.parent, &now.made.applied) {
+                if changed && now.pausing() && !records.excuse(&now.made.parent, &now.made.applied) {
                     let what = if before.is_some() { "changed" } else { "came" };
                     let left = now.left(time);
                     broken
@@ -337,7 +393,7 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
             }
             What::Gone(Kind::Vertex) => {
                 let known = now.vertices.remove(happened.name.as_str()).is_some();
-                if known && now.pausing() && !recorded(&now.made.parent, &now.made.applied) {
+                if known && now.pausing() && !records.excuse(&now.made.parent, &now.made.applied) {
                     let left = now.left(time);
                     broken.push(format!("Vertex/{} went at {at} before the pause was settled: {left}", happened.name));
                 }
@@ -346,9 +402,6 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
                 now.pods.remove(happened.uid.as_str());
             }
             What::Gone(Kind::Pipeline) if happened.name == name => now.state = None,
-            What::Record(said) => {
-                records.insert(&happened.name, said);
-            }
             _ => continue,
         }
         if let Some(state) = now.state.filter(|state| state.settled()) {
@@ -408,7 +461,7 @@ mod tests {
     /// A pipeline `p-0` of the rollout `p`, one vertex and one pod of it; each line is at the next version.
     ///
     /// - `is <generation>/<observed> <desired> <phase> <pts or -> <spec>`; the spec is what was applied, and what it does
-    /// - `vertex <desired> <spec>`, `pod`, `pod lost`, `record <spec>`, `going`
+    /// - `vertex <desired> <spec>`, `pod`, `pod lost`, `record <spec>`, `record pause <who asks for it>`, `going`
     /// - `vertex gone`, `pod gone`
     fn story(lines: &[&str]) -> Vec<Happened> {
         let mut all: Vec<Happened> = Vec::new();
@@ -450,9 +503,13 @@ mod tests {
                 ["pod"] => ("pod", What::Pod(Pod { pipeline, until: None })),
                 ["pod", "lost"] => ("pod", What::Pod(Pod { pipeline, until: Some(Timestamp::UNIX_EPOCH) })),
                 ["pod", "gone"] => ("pod", What::Gone(Kind::Pod)),
-                ["record", spec] => {
-                    let reason = format!("change {spec} of its own spec");
-                    ("p", What::Record(vec![(reason, "applied without a pause: forced".to_owned())]))
+                ["record", ref of @ ..] => {
+                    let reason = match of {
+                        [spec] => format!("change {spec} of its own spec"),
+                        _ => format!("{} asks for it", of[1]),
+                    };
+                    let words = "applied without a pause: forced".to_owned();
+                    ("p", What::Record(vec![Noted { since: of[0].to_owned(), reason, words }]))
                 }
                 _ => panic!("{line}"),
             };
@@ -520,6 +577,30 @@ mod tests {
         let over: &[&str] = &["vertex Paused a", "pod gone", "is 3/2 Running Paused pts a"];
         assert_eq!(count(&[&RUNS, &SAYS, over, &["is 4/2 Running Paused pts b"]]), 1);
         assert!(all_broken(&story(&[&RUNS, changed].concat()).iter().collect::<Vec<_>>(), true, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_record_without_a_hash_is_for_what_is_applied_next_and_no_other() {
+        let first: &[&str] = &["record pause x", "is 2/1 Running Running - b", "vertex Running b"];
+        let second: &[&str] = &["is 3/2 Running Running - c", "vertex Running c"];
+        assert_eq!(count(&[&RUNS, first]), 0);
+        assert_eq!(count(&[&RUNS, first, second]), 1);
+        // Neither is it a new one when somebody else asks for its pause, too, or when it is written again.
+        assert_eq!(count(&[&RUNS, first, &["record pause x,y"], second]), 1);
+        // One that came in later is one of its own, and so is one that is there again.
+        assert_eq!(count(&[&RUNS, first, &["record c"], second]), 0);
+        assert_eq!(count(&[&RUNS, first, &["record c", "record pause x"], second]), 0);
+        // What follows of what it was for is excused, too.
+        let pausing: &[&str] = &["is 2/1 Paused Running - a", "record pause x", "is 3/1 Paused Running - b"];
+        assert_eq!(count(&[&RUNS, pausing, &["vertex Running b"]]), 0);
+        assert_eq!(count(&[&RUNS, pausing, &["is 4/1 Paused Running - c", "vertex Running c"]]), 3);
+    }
+
+    #[test]
+    fn a_record_of_one_change_excuses_no_pipeline_that_says_nothing_of_what_was_applied() {
+        // The last word of the last line, what was applied, is empty.
+        let pausing: &[&str] = &["is 2/1 Paused Running - a", "is 2/2 Paused Pausing pts a"];
+        assert_eq!(count(&[&RUNS, pausing, &["record c", "is 3/2 Paused Pausing pts "]]), 1);
     }
 
     #[test]
