@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod clocks;
+mod deletion;
+mod force;
 mod model;
 mod properties;
+mod restarts;
 mod scenarios;
 mod traps;
 

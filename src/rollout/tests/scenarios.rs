@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
 use super::model::{Model, text};
 use crate::{
-    api::{ANNOTATION_FORCE, ANNOTATION_RETRY, Wait},
+    api::{ANNOTATION_RETRY, Wait},
     rollout::resolve::Rival,
 };
 
 /// A rollout at 1.0, confirmed.
-fn deployed() -> Model {
+pub fn deployed() -> Model {
     let mut model = Model::new();
     model.run();
     assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
@@ -296,38 +294,6 @@ fn a_bad_version_whose_deployment_has_another_name_takes_the_running_one_away_at
 }
 
 #[test]
-fn a_revision_deleted_in_the_middle_of_an_attempt_is_pinned_again_or_rolled_back() {
-    for defined in [true, false] {
-        let mut model = deployed();
-        model.set_version("2.0");
-        model.settle();
-        model.revisions.retain(|r| r.version != "2.0");
-        if !defined {
-            model.definitions.remove("2.0");
-        }
-        model.run();
-        let expected = if defined { ("Deployed", Some("2.0")) } else { ("Failed", Some("1.0")) };
-        assert_eq!((model.phase(), model.promoted()), expected);
-    }
-}
-
-#[test]
-fn a_rollout_that_runs_nothing_can_be_deleted_although_pipelines_of_its_instance_exist() {
-    let mut model = Model::new();
-    model.rivals.push(Rival {
-        name: "x".into(),
-        instances: vec![String::new()],
-        promoted: Some(String::new()),
-        created: 5,
-    });
-    model.run();
-    model.add_pipeline("p", "");
-    model.delete();
-    model.settle();
-    assert!(model.gone);
-}
-
-#[test]
 fn a_definition_that_cannot_be_read_for_a_while_does_not_make_a_judged_attempt_untried() {
     let mut model = deployed();
     model.set_version("3.0-broken");
@@ -376,39 +342,6 @@ fn pausing_starts_no_attempt_and_says_so() {
     model.edit(|spec| spec.paused = None);
     model.run();
     assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
-}
-
-#[test]
-fn a13_a_promoted_child_that_was_deleted_comes_back_and_production_is_not_touched() {
-    let mut model = deployed();
-    let before = model.production();
-    model.children.clear();
-    model.run();
-    assert_eq!(model.phase(), "Deployed");
-    assert_eq!(model.children.len(), 1);
-    assert_eq!(model.production(), before);
-}
-
-#[test]
-fn a13_children_deleted_in_the_middle_of_an_attempt_do_not_stop_it() {
-    for victims in [
-        vec!["numaflow-controller-0"],
-        vec!["numaflow-controller-1"],
-        vec!["numaflow-controller-0", "numaflow-controller-1"],
-    ] {
-        for version in ["2.0", "3.0-broken"] {
-            let mut model = deployed();
-            model.set_version(version);
-            model.settle();
-            for victim in &victims {
-                model.children.remove(*victim);
-            }
-            model.run();
-            assert_eq!(model.children.len(), 1, "{victims:?} {version}");
-            let expected = if version == "2.0" { ("Deployed", Some("2.0")) } else { ("Failed", Some("1.0")) };
-            assert_eq!((model.phase(), model.promoted()), expected, "{victims:?}");
-        }
-    }
 }
 
 #[test]
@@ -512,46 +445,6 @@ fn a_malformed_duration_is_answered_with_the_field_and_an_example() {
 }
 
 #[test]
-fn a_deleted_rollout_waits_for_its_pipelines_and_keeps_their_controller() {
-    let mut model = deployed();
-    let before = model.production();
-    model.add_pipeline("p", "");
-    model.delete();
-    model.settle();
-    assert!(model.held() && !model.gone);
-    assert_eq!(model.production(), before);
-    assert!(model.message().contains("Pipeline/p"), "{}", model.message());
-    model.live.values_mut().for_each(|l| l.fields = "taken".into());
-    model.settle();
-    assert!(model.live.values().all(|l| l.fields.starts_with("fields of")), "drift is still repaired");
-    model.dependants.objects.clear();
-    model.settle();
-    assert!(model.gone);
-    assert!(model.live.is_empty());
-}
-
-#[test]
-fn a_foreground_deletion_that_takes_children_and_revisions_leaves_the_controller_to_its_pipelines() {
-    for version in ["1.0", "2.0"] {
-        let mut model = deployed();
-        model.add_pipeline("p", "");
-        model.set_version(version);
-        model.settle();
-        model.delete();
-        model.children.clear();
-        model.revisions.clear();
-        model.live.retain(|id, _| id.kind != "Deployment");
-        model.settle();
-        assert!(!model.gone);
-        assert!(model.uid_of("numaflow-controller").is_some(), "put back, from the ConfigMap");
-        assert!(model.children.is_empty() && model.revisions.is_empty(), "they would be taken again and again");
-        model.dependants.objects.clear();
-        model.settle();
-        assert!(model.gone && model.live.is_empty());
-    }
-}
-
-#[test]
 fn a_good_spec_is_not_kept_waiting_by_a_last_version_that_cannot_start_any_more() {
     let mut model = deployed();
     model.set_version("3.0-broken");
@@ -561,142 +454,4 @@ fn a_good_spec_is_not_kept_waiting_by_a_last_version_that_cannot_start_any_more(
     model.settle();
     let upgrade = model.rollout.status.as_ref().unwrap().upgrade.as_ref().unwrap();
     assert_eq!((upgrade.version.as_str(), upgrade.stage.as_str()), ("2.0", "Confirm"));
-}
-
-#[test]
-fn a_roll_back_whose_revision_is_gone_holds_up_no_good_spec() {
-    for defined in [true, false] {
-        let mut model = deployed();
-        model.set_version("3.0-broken");
-        model.settle();
-        model.play_workloads();
-        model.revisions.clear();
-        if !defined {
-            model.definitions.remove("1.0");
-        }
-        model.set_version("2.0");
-        model.settle();
-        let upgrade = model.rollout.status.as_ref().unwrap().upgrade.as_ref().unwrap();
-        assert_eq!((upgrade.version.as_str(), upgrade.stage.as_str()), ("2.0", "Confirm"), "{}", model.message());
-    }
-}
-
-#[test]
-fn force_ends_the_waiting_of_a_deletion_and_leaves_the_controller_running() {
-    let mut model = deployed();
-    let before = model.production();
-    model.add_pipeline("p", "");
-    model.delete();
-    model.rollout.metadata.annotations = Some([(ANNOTATION_FORCE.to_owned(), "now".to_owned())].into());
-    model.settle();
-    assert!(model.gone);
-    assert_eq!(model.production(), before);
-}
-
-#[test]
-fn whose_finalizer_holds_what_is_waited_for_is_named() {
-    for deleted in [false, true] {
-        let mut model = deployed();
-        let held = model.live.values_mut().find(|l| l.id.kind == "Deployment").unwrap();
-        (held.deleting, held.finalizers) = (true, vec!["team/audit".into()]);
-        if deleted {
-            model.delete();
-        } else {
-            model.set_version("2.0");
-        }
-        model.settle();
-        let named = "Deployment/numaflow-controller (held by finalizer team/audit) to be gone";
-        assert!(model.message().contains(named), "{}", model.message());
-    }
-    let mut model = deployed();
-    let child = model.children.get_mut("numaflow-controller-0").unwrap();
-    child.metadata.deletion_timestamp = Some(Time(model.now));
-    child.metadata.finalizers = Some(vec!["team/audit".into()]);
-    model.settle();
-    let status = model.rollout.status.clone().unwrap();
-    let message = serde_json::to_string(&status.conditions).unwrap();
-    assert!(
-        message.contains("NumaflowController/numaflow-controller-0 is being deleted (held by finalizer team/audit)"),
-        "{message}"
-    );
-}
-
-#[test]
-fn unreadable_lists_of_dependants_hold_a_deletion() {
-    let mut model = deployed();
-    model.dependants.unlisted.push("Pipeline".into());
-    model.delete();
-    model.settle();
-    assert!(!model.gone);
-    assert!(model.message().contains("list Pipeline"), "{}", model.message());
-}
-
-#[test]
-fn c14_a_terminating_namespace_gets_nothing_new_and_is_let_go() {
-    for settled in [true, false] {
-        let mut model = if settled { deployed() } else { Model::new() };
-        if !settled {
-            model.turn(4);
-        }
-        model.terminating = true;
-        let steps = model.log.len();
-        model.settle();
-        assert!(model.log[steps..].iter().all(|step| step.starts_with("SetFinalizers")), "{:?}", &model.log[steps..]);
-        assert!(!model.held());
-    }
-}
-
-#[test]
-fn a_lost_status_is_found_again_by_the_label_without_a_change() {
-    let mut model = deployed();
-    let before = model.production();
-    model.rollout.status = None;
-    model.run();
-    assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("1.0")));
-    assert_eq!(model.production(), before);
-    assert_eq!(model.children.len(), 1);
-}
-
-#[test]
-fn revisions_are_kept_up_to_the_limit_and_those_in_use_always() {
-    let mut model = deployed();
-    model.edit(|spec| spec.revision_history_limit = Some(1));
-    for n in 4..9 {
-        let version = format!("{n}.0");
-        model.define(&version, &["numaflow-controller"]);
-        model.set_version(&version);
-        model.run();
-    }
-    let mut versions: Vec<_> = model.revisions.iter().map(|r| r.version.as_str()).collect();
-    versions.sort_unstable();
-    assert_eq!(versions, ["7.0", "8.0"]);
-    let history = &model.rollout.status.as_ref().unwrap().history;
-    assert_eq!(history.iter().map(|h| h.version.as_str()).collect::<Vec<_>>(), ["8.0", "7.0"]);
-}
-
-#[test]
-fn stages_of_a_newer_operator_are_left_by_coming_back_to_what_was_confirmed() {
-    let mut model = deployed();
-    model.set_version("2.0");
-    model.settle();
-    model.rollout.status.as_mut().unwrap().upgrade.as_mut().unwrap().stage = "Teleport".into();
-    model.run();
-    assert_eq!(model.promoted(), Some("1.0"));
-    assert_eq!(model.children.len(), 1);
-}
-
-#[test]
-fn a_controller_is_not_taken_from_a_pipeline_that_no_watch_has_brought_yet() {
-    let mut model = deployed();
-    model.add_pipeline("p", "");
-    model.unseen = std::mem::take(&mut model.dependants.objects);
-    let before = model.production();
-    model.delete();
-    model.settle();
-    assert!(!model.gone);
-    assert_eq!(model.production(), before);
-    assert!(model.message().contains("Pipeline/p"), "{}", model.message());
-    model.unseen.clear();
-    model.settle();
-    assert!(model.gone);
 }
