@@ -148,6 +148,9 @@ impl Turn<'_> {
 
     /// Waits until every pipeline is settled, excused, or not waited for any longer.
     pub(super) fn drain(mut self, upgrade: Upgrade) -> Plan {
+        if let Some(step) = self.stale_lease(&upgrade) {
+            return Plan::of(vec![step]);
+        }
         if self.superseded(&upgrade) {
             return self.supersede(&upgrade);
         }

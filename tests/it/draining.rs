@@ -200,7 +200,7 @@ async fn with_a_timeout_of_nothing_no_pipeline_is_paused_and_that_is_on_record()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_without_a_rollout_is_left_alone_and_named() {
-    let (stage, _operator) = Stage::running("unmanaged", &[("ours", json!({"drains-after": "5s"}))]).await;
+    let (stage, _operator) = Stage::running("unmanaged", &[("ours", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     pipelines::running(team, "theirs", json!({})).await;
     team.set_version(ROLLOUT, "1.8.1").await;
@@ -456,7 +456,7 @@ async fn a_timeout_that_is_set_in_mid_drain_counts_from_the_beginning_of_the_dra
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_a_pipeline_in_mid_drain_goes_in_while_it_is_paused_and_needs_no_pause_of_its_own() {
-    let (stage, _operator) = Stage::running("both", &[("a", json!({"drains-after": "5s"})), ("b", json!({}))]).await;
+    let (stage, _operator) = Stage::running("both", &[("a", json!({"drains-after": "12s"})), ("b", json!({}))]).await;
     let team = stage.team();
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["a-0"]).await;

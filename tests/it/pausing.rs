@@ -279,7 +279,7 @@ async fn b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b10_an_upgrade_ends_as_it_began_when_the_strategy_changes_in_mid_drain() {
-    let (stage, _operator) = Stage::running("b10c", &[("a", json!({"drains-after": "5s"}))]).await;
+    let (stage, _operator) = Stage::running("b10c", &[("a", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     for (version, strategy) in [("1.8.1", "no-strategy"), ("1.8.2", "progressive")] {
         team.set_version(ROLLOUT, version).await;
@@ -324,7 +324,7 @@ async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_ch
     let faults = Faults::default();
     let _operator = stage.scene.operator_behind(&faults).await;
     stage.furnish().await;
-    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "12s"}))]).await;
     team.set_ppnd(json!({"drainTimeout": "50s"})).await;
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["c-0"]).await;
@@ -455,7 +455,7 @@ async fn a_pipeline_that_is_made_anew_in_mid_drain_is_paused_as_well_and_runs_wh
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused() {
     let (stage, _operator) =
-        Stage::running("unread", &[("a", json!({})), ("slow", json!({"drains-after": "5s"}))]).await;
+        Stage::running("unread", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["slow-0"]).await;
@@ -482,7 +482,7 @@ async fn a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_the_server_refuses_in_mid_drain_keeps_no_pipeline_paused() {
     let (stage, _operator) =
-        Stage::running("refused-change", &[("a", json!({})), ("slow", json!({"drains-after": "5s"}))]).await;
+        Stage::running("refused-change", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     refuse_image(&stage, "cat:bad").await;
     team.set_version(ROLLOUT, "1.8.1").await;

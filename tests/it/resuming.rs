@@ -120,7 +120,7 @@ async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_oth
     let faults = Faults::default();
     let first = Program::start(&stage.scene, &faults).await;
     stage.furnish().await;
-    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "5s"}))]).await;
+    stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "12s"}))]).await;
     team.set_version(ROLLOUT, "1.8.1").await;
     team.draining("1.8.1", &["c-0"]).await;
     pipelines::turn(team, "Pipeline", "b-0", "fails", json!("its image is gone")).await;
@@ -233,6 +233,8 @@ async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does
     pipelines::turn(team, "Pipeline", "b-0", "silent", json!("true")).await;
     team.set_ppnd(json!({"drainTimeout": "2s"})).await;
     team.set_version(ROLLOUT, "1.8.1").await;
+    team.controller_until("drains", |r| stage_of(r, "1.8.1") == "Drain").await;
+    team.controller_until("has drained", |r| stage_of(r, "1.8.1") != "Drain").await;
     let drain = team.upgraded("1.8.1").await;
     println!("{drain:?}");
     assert_eq!(drain.drained, ["a-0"]);

@@ -328,7 +328,7 @@ fn the_timeout_is_read_live_and_the_clock_goes_on_through_a_restart() {
     model.pass(Duration::from_secs(101));
     model.settle();
     assert!(model.request().unwrap().cut_at.is_some(), "300 s since the request");
-    // A clock that was set back does not hold it up: the stage counts from now.
+    // A clock that was set back does not hold it up: it counts from now.
     let mut model = draining(Rule::Slow);
     timeout(&mut model, "5m", "Proceed");
     let since = model.request().unwrap().since;
@@ -336,7 +336,7 @@ fn the_timeout_is_read_live_and_the_clock_goes_on_through_a_restart() {
     model.settle();
     model.pass(Duration::from_secs(301));
     model.settle();
-    assert_eq!(model.request().unwrap().since, since);
+    assert!(model.request().unwrap().since < since);
     assert!(model.request().unwrap().cut_at.is_some());
 }
 
