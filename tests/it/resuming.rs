@@ -231,14 +231,14 @@ async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does
     let (stage, _operator) = Stage::running("silent", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
     pipelines::turn(team, "Pipeline", "b-0", "silent", json!("true")).await;
-    team.set_ppnd(json!({"drainTimeout": "2s"})).await;
+    team.set_ppnd(json!({"drainTimeout": "10s"})).await;
     team.set_version(ROLLOUT, "1.8.1").await;
     team.controller_until("drains", |r| stage_of(r, "1.8.1") == "Drain").await;
     team.controller_until("has drained", |r| stage_of(r, "1.8.1") != "Drain").await;
     let drain = team.upgraded("1.8.1").await;
     println!("{drain:?}");
     assert_eq!(drain.drained, ["a-0"]);
-    assert_eq!(drain.not_drained, ["b-0: did not pause within 2s, nor within 55s more"]);
+    assert_eq!(drain.not_drained, ["b-0: did not pause within 10s, nor within 55s more"]);
     stage.all_run(&["a"]).await;
     let waits = "waiting for Numaflow's controller to look at Pipeline/b-0";
     team.pipeline_until("b", "says what it waits for", |s| s.message.contains(waits)).await;
