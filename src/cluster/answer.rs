@@ -18,7 +18,7 @@ pub(super) async fn limited<T>(request: impl Future<Output = Result<T, kube::Err
 pub(super) fn gone_is_good<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if is_absent(&status) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -120,9 +120,15 @@ pub(super) fn is_failed_test(status: &Status) -> bool {
     status.code == 422 && status.message.contains("the server rejected our request due to an error in our request")
 }
 
+/// Whether an object is not there, or nothing of its kind. By the code: where a whole group is not served, the answer is a page
+/// without a reason, which is what `Status::is_not_found` asks for.
+pub(super) fn is_absent(status: &Status) -> bool {
+    status.code == 404
+}
+
 /// Whether the server did not delete an object because it is not the one whose uid was given.
 pub(super) fn is_gone(status: &Status) -> bool {
     // In the words of its store, and in those of what stands before that.
     let other = ["UID in precondition", "UID in the precondition"];
-    status.is_not_found() || (status.code == 409 && other.iter().any(|words| status.message.contains(words)))
+    is_absent(status) || (status.code == 409 && other.iter().any(|words| status.message.contains(words)))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Cluster, Failure, Lesson, Subject,
-    answer::{failure, is_gone, limited, own, with_sources},
+    answer::{failure, is_absent, is_gone, limited, own, with_sources},
     own::{json_patch, mistake, owner_reference},
     production::delete_of,
 };
@@ -133,7 +133,7 @@ impl Cluster {
         match limited(api.patch(&object.name, &PatchParams::default(), &patch)).await {
             Ok(answer) => self.keep_numaflow(kind, &answer),
             // The last finalizer: the object is gone with it.
-            Err(kube::Error::Api(status)) if status.is_not_found() => self.forget_numaflow(namespace, kind, object),
+            Err(kube::Error::Api(status)) if is_absent(&status) => self.forget_numaflow(namespace, kind, object),
             Err(error) => return Err(failure(&error, About::Own, &what)),
         }
         Ok(())

@@ -13,7 +13,7 @@ use kube::{
 
 use super::{
     Cluster, Lesson,
-    answer::{limited, with_sources},
+    answer::{is_absent, limited, with_sources},
 };
 use crate::{
     api::{ANNOTATION_INSTANCE, LABEL_ISOLATED},
@@ -105,7 +105,7 @@ impl Cluster {
                         instance: annotations.and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned().unwrap_or_default(),
                     }
                 })),
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if is_absent(&status) => {}
                 Err(error) => {
                     tracing::warn!(namespace, kind, error = with_sources(&error), "cannot be listed");
                     dependants.unlisted.push(kind.to_owned());
@@ -131,7 +131,7 @@ impl Cluster {
         let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
         match limited(api.delete(&name, &DeleteParams::default())).await {
             Ok(_) => tracing::info!(namespace, lease = name, "the lease of an isolated copy removed"),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if is_absent(&status) => {}
             Err(error) if forbidden(&error) => {
                 tracing::warn!(namespace, lease = name, says = %error, "the lease of an isolated copy stays");
             }

@@ -295,6 +295,11 @@ async fn c22_the_kinds_of_numaflow_may_come_later_and_go_again() {
     let operator = scene.operator().await;
     team.install("numaflow", "1.3.3").await;
     team.deployed("numaflow", "1.3.3").await;
+    // Nothing depends on a controller where nothing of Numaflow is served.
+    team.install_with("brief", json!({"controller": {"version": "1.3.3", "instanceID": "brief"}})).await;
+    team.deployed("brief", "1.3.3").await;
+    team.delete::<NumaflowControllerRollout>("brief").await;
+    team.gone::<NumaflowControllerRollout>("brief").await;
     for round in 0..2 {
         let mark = audit::mark();
         numaflow::install(&team.client).await;
