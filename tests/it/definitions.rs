@@ -242,7 +242,7 @@ async fn a_definition_with_a_secret_is_pinned_in_a_secret_and_found_there_again(
     scene.define(&[version("1.3.3").object(secret("first")), bad]).await;
     let permit = |s: &mut numaplane::settings::Settings| {
         s.permitted = s.permitted.clone().and("Secret".parse().unwrap());
-        s.defaults.deadline = Duration::from_secs(5);
+        s.defaults.deadline = Duration::from_secs(15);
     };
     let operator = scene.operator_with(permit).await;
     team.install("numaflow", "1.3.3").await;

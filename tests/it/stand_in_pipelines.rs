@@ -279,7 +279,8 @@ async fn a_deletion_drains_only_when_it_was_given_time() {
     let going = until(team, "Pipeline", "slow", "Deleting", |p| phase(p) == "Deleting").await;
     assert!(going.data["status"]["observedGeneration"].as_i64() < going.metadata.generation);
     desired(team, "slow", &["Paused", "Running", "Running"]).await;
-    // It is in use, and nothing but a poke has it looked at again soon.
+    // It is in use, and nothing but a poke has it looked at again.
+    turn(team, "InterStepBufferService", "default", "no-retries", json!("true")).await;
     api(team, "InterStepBufferService").delete("default", &Default::default()).await.unwrap();
     until(team, "InterStepBufferService", "default", "refused", |s| {
         s.data["status"]["message"].as_str().is_some_and(|m| m.contains("has 1 pipelines connected"))
