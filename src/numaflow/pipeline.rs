@@ -178,7 +178,7 @@ impl LivePipeline {
 
     /// Whether the wanted phase may be changed although the last change is not settled: while the pause is seen and going on;
     /// or while it fails, because Numaflow does nothing with it then, and begins with what is wanted once the cause is gone.
-    /// (One that failed after it had paused is paused again first where that is to be had, see `pipeline::steer`.)
+    /// (One that failed after it had paused is paused again first where that is to be had, see `pipeline::nudge`.)
     #[must_use]
     pub fn may_turn_back(&self) -> bool {
         let pausing = self.phase == "Pausing" && self.wants_paused() && self.paused_at().is_some();
