@@ -51,3 +51,4 @@ pub mod time;
 pub mod watch;
 pub mod words;
 pub mod world;
+pub mod wrapped;

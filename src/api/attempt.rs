@@ -5,6 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::wait::Wait;
+
 /// Strategy of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
@@ -33,6 +35,21 @@ impl Strategy {
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Progressive, Self::PauseAndDrain, Self::NoStrategy].into_iter().find(|s| s.as_str() == text)
     }
+}
+
+/// How a version, or an ISB service, is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AssessmentSpec {
+    /// Time to become ready, from the start of the stage; 10m unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Wait>,
+    /// Time to stay healthy without a break once ready; 30s unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Wait>,
+    /// Time between two looks; 5s unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Wait>,
 }
 
 /// What happens when a drain takes too long.
@@ -104,4 +121,32 @@ pub struct LastForce {
     /// When.
     #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
+}
+
+/// A change of an object of Numaflow's that was given up, or that the server keeps refusing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastChange {
+    /// Generation of the spec then.
+    #[serde(default)]
+    pub generation: i64,
+    /// Hash of the object asked for.
+    pub hash: String,
+    /// Text of the retry annotation then.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub retry: String,
+    /// `Failed`: not repeated while these are the same; `Blocked`: the server refused it, it is retried.
+    pub result: String,
+    /// How often in a row the server refused it.
+    #[serde(default, deserialize_with = "super::readable::readable")]
+    pub tries: i32,
+    /// Why: one word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why: a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When.
+    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
 }

@@ -25,6 +25,8 @@ pub enum ConditionType {
     PausingPipelines,
     /// The pipeline is pausing or paused, whoever asked for it.
     PipelinePausingOrPaused,
+    /// The MonoVertex is pausing or paused, whoever asked for it.
+    MonoVertexPausingOrPaused,
     /// How the last attempt ended.
     ProgressiveUpgradeSucceeded,
     /// The promoted version is no longer defined (or no longer readable); what runs is held by its pinned revision.
@@ -45,6 +47,7 @@ impl ConditionType {
             Self::ChildResourceDeployed => "ChildResourceDeployed",
             Self::PausingPipelines => "PausingPipelines",
             Self::PipelinePausingOrPaused => "PipelinePausingOrPaused",
+            Self::MonoVertexPausingOrPaused => "MonoVertexPausingOrPaused",
             Self::ProgressiveUpgradeSucceeded => "ProgressiveUpgradeSucceeded",
             Self::DefinitionMissing => "DefinitionMissing",
             Self::Deleting => "Deleting",

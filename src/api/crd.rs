@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{NumaflowController, NumaflowControllerRollout, PipelineRollout};
+use super::{IsbServiceRollout, MonoVertexRollout, NumaflowController, NumaflowControllerRollout, PipelineRollout};
 
 /// One generated file.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,15 +17,20 @@ pub struct CrdFile {
 /// Every CustomResourceDefinition of the operator, in a fixed order.
 #[must_use]
 pub fn crds() -> Vec<CrdFile> {
-    [json!(NumaflowController::crd()), json!(NumaflowControllerRollout::crd()), json!(PipelineRollout::crd())]
-        .into_iter()
-        .map(|mut body| {
-            finish(&mut body);
-            let plural = body["spec"]["names"]["plural"].as_str().unwrap_or_default();
-            let group = body["spec"]["group"].as_str().unwrap_or_default();
-            CrdFile { name: format!("{group}_{plural}.yaml"), body }
-        })
-        .collect()
+    let all = [
+        json!(IsbServiceRollout::crd()),
+        json!(MonoVertexRollout::crd()),
+        json!(NumaflowController::crd()),
+        json!(NumaflowControllerRollout::crd()),
+        json!(PipelineRollout::crd()),
+    ];
+    let file = |mut body: Value| {
+        finish(&mut body);
+        let plural = body["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        let group = body["spec"]["group"].as_str().unwrap_or_default();
+        CrdFile { name: format!("{group}_{plural}.yaml"), body }
+    };
+    all.into_iter().map(file).collect()
 }
 
 fn finish(crd: &mut Value) {

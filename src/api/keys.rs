@@ -49,8 +49,10 @@ pub const ANNOTATION_RESUME: &str = "numaflow.numaproj.io/resume-strategy";
 pub const ANNOTATION_ALLOW_DATA_LOSS: &str = "numaplane.numaproj.io/allow-data-loss";
 /// Label on Numaflow objects: changed (to the time, in seconds) where nothing else makes Numaflow look at one again.
 pub const LABEL_POKE: &str = "numaplane.numaproj.io/poked";
-/// Label on pipelines: the ISB service that they use.
+/// Label on pipelines: the ISBServiceRollout that they use, or the ISB service that they name where there is none.
 pub const LABEL_ISB: &str = "numaplane.numaproj.io/isbsvc-name";
+/// Label on pipelines: the ISB service itself.
+pub const LABEL_ISB_CHILD: &str = "numaplane.numaproj.io/isbsvc-child-name";
 
 /// Finalizer on rollouts, and on NumaflowControllers that have no rollout.
 pub const FINALIZER: &str = "numaplane.numaproj.io/numaplane-controller";

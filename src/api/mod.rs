@@ -5,7 +5,9 @@ mod attempt;
 mod condition;
 mod controller;
 mod crd;
+mod isb_service;
 mod keys;
+mod mono_vertex;
 mod pause;
 mod phase;
 mod pipeline;
@@ -14,23 +16,31 @@ mod rollout;
 mod template;
 mod wait;
 
-pub use attempt::{AttemptResult, LastForce, OnDrainTimeout, Strategy};
+pub use attempt::{AssessmentSpec, AttemptResult, LastChange, LastForce, OnDrainTimeout, Strategy};
 pub use condition::{Condition, ConditionType, Conditions, cut};
 pub use controller::{
     AppliedObject, Identity, IsolatedCopy, NumaflowController, NumaflowControllerSpec, NumaflowControllerStatus,
     WorkloadHealth,
 };
 pub use crd::{CrdFile, crds};
+pub use isb_service::{
+    IsbChange, IsbServiceRollout, IsbServiceRolloutSpec, IsbServiceRolloutStatus, IsbServiceTemplate, IsbStage,
+    IsbStrategySpec,
+};
 pub use keys::*;
-pub use pause::{PauseAnswer, PauseRequest, PauseStatus, answer, pausing};
+pub use mono_vertex::{
+    MonoVertexPause, MonoVertexRollout, MonoVertexRolloutSpec, MonoVertexRolloutStatus, MonoVertexStrategySpec,
+    MonoVertexTemplate,
+};
+pub use pause::{DrainProgress, PauseAnswer, PauseRequest, PauseStatus, PpndSpec, answer, pausing};
 pub use phase::Phase;
 pub use pipeline::{
-    PipelineAttempt, PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec, PipelineRolloutStatus,
+    PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec, PipelineRolloutStatus,
     PipelineStrategySpec, PipelineTemplate, ResumeSpec, Wedge,
 };
 pub use rollout::{
-    Assessment, AssessmentSpec, ControllerSpec, ControllerUnavailable, DrainProgress, ForcePromoted, HistoryEntry,
-    LastAttempt, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus, PpndSpec,
+    Assessment, ControllerSpec, ControllerUnavailable, ForcePromoted, HistoryEntry,
+    LastAttempt, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus,
     Promoted, Stage, StrategySpec, Upgrade,
 };
 pub use template::{Raw, TemplateMetadata};

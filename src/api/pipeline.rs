@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    attempt::LastForce,
+    attempt::{LastChange, LastForce},
     pause::{PauseAnswer, PauseStatus},
     phase::Phase,
     template::{Raw, TemplateMetadata},
@@ -162,7 +162,7 @@ pub struct PipelineRolloutStatus {
     pub left_alone: String,
     /// The change that was given up last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_attempt: Option<PipelineAttempt>,
+    pub last_attempt: Option<LastChange>,
     /// When the phase last became Failed.
     #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub last_failure_time: Option<Time>,
@@ -236,32 +236,4 @@ pub struct Wedge {
     /// Generation of its spec when the healing began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-}
-
-/// A change that was given up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PipelineAttempt {
-    /// Generation of the spec then.
-    #[serde(default)]
-    pub generation: i64,
-    /// Hash of the pipeline asked for.
-    pub hash: String,
-    /// Text of the retry annotation then.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub retry: String,
-    /// `Failed`: not repeated while these are the same; `Blocked`: the server refused it, it is retried.
-    pub result: String,
-    /// How often in a row the server refused it.
-    #[serde(default, deserialize_with = "super::readable::readable")]
-    pub tries: i32,
-    /// Why: one word.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Why: a sentence.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// When.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
 }

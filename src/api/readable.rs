@@ -19,7 +19,9 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
-    use crate::api::{NumaflowController, NumaflowControllerRollout, PipelineRollout, crds};
+    use crate::api::{
+        IsbServiceRollout, MonoVertexRollout, NumaflowController, NumaflowControllerRollout, PipelineRollout, crds,
+    };
 
     /// What the schema takes and is hardest to read.
     fn hardest(schema: &Value) -> Value {
@@ -56,6 +58,14 @@ mod tests {
                     assert_eq!(rollout.status.unwrap().message, "\u{0}", "what can be read is");
                 }),
                 "PipelineRollout" => read::<PipelineRollout>(object).map(|rollout| {
+                    let pause = rollout.status.unwrap().pause.expect("the pause is on record");
+                    assert_eq!((pause.state.as_str(), pause.since), ("\u{0}", None));
+                }),
+                "ISBServiceRollout" => read::<IsbServiceRollout>(object).map(|rollout| {
+                    let change = rollout.status.unwrap().change.expect("the change is on record");
+                    assert_eq!((change.stage.as_str(), change.started_at), ("\u{0}", None));
+                }),
+                "MonoVertexRollout" => read::<MonoVertexRollout>(object).map(|rollout| {
                     let pause = rollout.status.unwrap().pause.expect("the pause is on record");
                     assert_eq!((pause.state.as_str(), pause.since), ("\u{0}", None));
                 }),

@@ -6,10 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    attempt::LastForce,
-    pause::{PauseRequest, PauseStatus},
+    attempt::{AssessmentSpec, LastForce},
+    pause::{DrainProgress, PauseRequest, PauseStatus, PpndSpec},
     phase::Phase,
-    wait::Wait,
 };
 
 /// The Numaflow controller that you want in this namespace. Change `spec.controller.version` to upgrade; whatever goes
@@ -98,35 +97,6 @@ pub struct StrategySpec {
     /// when it is set, else the next; set it to false before you use it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_promote: Option<bool>,
-}
-
-/// How a version is judged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AssessmentSpec {
-    /// Time to become ready, from the start of the stage; 10m unless set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Wait>,
-    /// Time to stay healthy without a break once ready; 30s unless set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<Wait>,
-    /// Time between two looks; 5s unless set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Wait>,
-}
-
-/// How pipelines are paused and drained.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PpndSpec {
-    /// Longest time for a drain; unset: as long as each pipeline's own grace period; 0s: no pause at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drain_timeout: Option<Wait>,
-    /// What to do then: `Proceed` (go on, and record what was not drained) or `Abort` (give up the attempt).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new("self in ['Proceed', 'Abort']").message("must be Proceed or Abort"))]
-    pub on_drain_timeout: Option<String>,
 }
 
 /// How far things are, and what the last attempt came to.
@@ -326,33 +296,6 @@ pub struct Assessment {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
 fn is_zero(n: &i32) -> bool {
     *n == 0
-}
-
-/// How a drain stands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DrainProgress {
-    /// When pipelines were asked to pause.
-    #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
-    /// Pipelines waited for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waiting_for: Vec<String>,
-    /// Pipelines that paused with everything processed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drained: Vec<String>,
-    /// Pipelines that paused with messages left, with the reason.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_drained: Vec<String>,
-    /// Pipelines that were not paused for this request, with the reason.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub excused: Vec<String>,
-    /// Pipelines of the instance that no PipelineRollout manages: they are left alone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unmanaged: Vec<String>,
-    /// Why the drain was ended early or left out: a sentence.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub ended: String,
 }
 
 /// An attempt that ended, or that the server keeps refusing.

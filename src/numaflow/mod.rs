@@ -3,6 +3,7 @@
 mod dependants;
 mod held;
 mod isb;
+mod object;
 mod ownership;
 mod patience;
 mod pipeline;
@@ -11,6 +12,7 @@ mod plane;
 pub use dependants::{Dependant, Dependants};
 pub use held::Held;
 pub use isb::{IsbEvidence, IsbSeen, StatefulSetSeen};
+pub use object::LiveObject;
 pub use ownership::{Ownership, covers};
 pub use patience::{GRACE, budget, last_wait};
 pub use pipeline::{LivePipeline, Wedged, isb_of};

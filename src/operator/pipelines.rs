@@ -17,7 +17,6 @@ use crate::{
         PauseRequest, PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
     },
     kinds,
-    live::Version,
     numaflow::{IsbSeen, LivePipeline},
     pipeline::isb_wanted,
     store::Change,
@@ -232,8 +231,9 @@ impl Operator {
 
 /// Whether two looks at a pipeline differ in nothing that anything is decided from.
 fn is_same(old: &LivePipeline, new: &LivePipeline) -> bool {
-    let version = Version { resource_version: old.version.resource_version.clone(), ..new.version.clone() };
-    *old == LivePipeline { version, ..new.clone() }
+    let mut new = new.clone();
+    new.version.resource_version.clone_from(&old.version.resource_version);
+    *old == new
 }
 
 #[cfg(test)]

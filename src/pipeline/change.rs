@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{
-    decide::{PIPELINE, Turn},
-    desired::Desired,
-    want::Want,
-};
+use super::{decide::Turn, desired::Desired, want::Want};
 use crate::{
-    api::{ANNOTATION_INSTANCE, AttemptResult, PipelineAttempt, Strategy, short_hash},
+    api::{ANNOTATION_INSTANCE, LastChange, Strategy},
     changes::{self, Change, Field},
-    numaflow::{LivePipeline, covers},
+    numaflow::LivePipeline,
     plan::{NOT_KEPT, Step},
+    wrapped::{Now, PIPELINE, drifted, removal},
 };
 
 /// How a pipeline differs from what is asked for; with the changed fields.
@@ -58,15 +55,15 @@ impl Turn<'_> {
     /// How the pipeline differs from what is asked for.
     pub(super) fn pending(&self, child: &LivePipeline) -> Pending {
         let Ok(desired) = &self.desired else { return Pending::Unknown };
-        if child.applied() == Some(&desired.hash) {
-            return if drifted(child, desired, &self.next.left_alone) { Pending::Drift } else { Pending::None };
+        if child.applied() == Some(&desired.wanted.hash) {
+            return if drifted(child, &desired.wanted, desired.phase.is_some(), &self.next.left_alone) { Pending::Drift } else { Pending::None };
         }
         if child.instance() != desired.instance() {
             // Numaflow never hands an object from one controller to another.
             return Pending::Recreate(vec![format!("metadata.annotations[{ANNOTATION_INSTANCE}]")]);
         }
         let old = child.ownership.ours.as_ref().unwrap_or(&child.spec);
-        match changes::classify(old, &desired.spec, &self.s.rules) {
+        match changes::classify(old, &desired.wanted.spec, &self.s.rules) {
             Change::None => Pending::Direct(vec!["metadata".to_owned()]),
             Change::Direct(fields) => Pending::Direct(paths(&fields)),
             Change::Pause(fields) if self.s.strategy == Strategy::NoStrategy => Pending::Direct(paths(&fields)),
@@ -113,9 +110,9 @@ impl Turn<'_> {
             self.record_without_pause(&desired, paths, why);
         }
         if let Pending::Recreate(_) = pending {
-            return Applying::Now(vec![Step::DeleteNumaflow { kind: PIPELINE, object: child.version.clone() }]);
+            return Applying::Now(vec![Step::DeleteNumaflow { kind: PIPELINE.kind, object: child.version.clone() }]);
         }
-        if let Some((patch, hash)) = removal(child, &desired).filter(|(_, hash)| *hash != self.next.left_alone) {
+        if let Some((patch, hash)) = removal(child, &desired.wanted, desired.phase.is_some()).filter(|(_, hash)| *hash != self.next.left_alone) {
             if self.s.learned.refusals.iter().any(|r| r.reason == NOT_KEPT) {
                 // They come back: the server fills them in.
                 self.next.left_alone = hash;
@@ -123,7 +120,7 @@ impl Turn<'_> {
             }
             let (object, patch) = (child.version.clone(), Arc::new(patch));
             let why = "fields that nobody asked for are removed";
-            return Applying::Now(vec![Step::PatchNumaflow { kind: PIPELINE, object, patch, why }]);
+            return Applying::Now(vec![Step::PatchNumaflow { kind: PIPELINE.kind, object, patch, why }]);
         }
         if settled && let Some(pause) = self.next.pause.as_mut() {
             for vertex in desired.added_unscaled(&child.spec) {
@@ -133,7 +130,7 @@ impl Turn<'_> {
             }
         }
         let (body, expect) = (body(child, &desired), Some(child.version.clone()));
-        Applying::Now(vec![Step::ApplyNumaflow { kind: PIPELINE, body, expect }])
+        Applying::Now(vec![Step::ApplyNumaflow { kind: PIPELINE.kind, body, expect }])
     }
 
     /// Whether its pause was settled and nothing has begun since: it stands still although it fails by now, or has lost its time
@@ -146,24 +143,29 @@ impl Turn<'_> {
 
     /// Asks the server about a change before anything is paused for it.
     pub(super) fn ask(&self, child: &LivePipeline, desired: &Desired, pending: &Pending) -> Option<Step> {
-        let checked = self.s.learned.planned.contains(&(child.version.name.clone(), desired.hash.clone()));
+        let checked = self.s.learned.planned.contains(&(child.version.name.clone(), desired.wanted.hash.clone()));
         if checked || matches!(pending, Pending::Recreate(_)) {
             return None;
         }
         // Its resourceVersion would only make it fail when Numaflow is busy with it.
         let expect = child.version.clone().of_any_state();
-        Some(Step::CheckNumaflow { kind: PIPELINE, body: body(child, desired), expect })
+        Some(Step::CheckNumaflow { kind: PIPELINE.kind, body: body(child, desired), expect })
     }
 
     /// Why this very change is not attempted now.
-    pub(super) fn given_up(&self, desired: &Desired) -> Option<&PipelineAttempt> {
-        let last = self.next.last_attempt.as_ref()?;
-        (self.is_of_now(last, desired) && last.result == AttemptResult::Failed.as_str()).then_some(last)
+    pub(super) fn given_up(&self, desired: &Desired) -> Option<&LastChange> {
+        let last = self.next.last_attempt.as_ref();
+        last.filter(|last| self.as_asked(desired, &self.retry()).was_given_up(Some(last)))
+    }
+
+    /// This change, as the user asks for it now.
+    pub(super) fn as_asked<'n>(&self, desired: &'n Desired, retry: &'n str) -> Now<'n> {
+        Now { generation: self.next.observed_generation, hash: &desired.wanted.hash, retry }
     }
 
     /// Whether an attempt was at this very change, as the user asks for it now.
-    pub(super) fn is_of_now(&self, last: &PipelineAttempt, desired: &Desired) -> bool {
-        last.hash == desired.hash && last.retry == self.retry() && last.generation == self.next.observed_generation
+    pub(super) fn is_of_now(&self, last: &LastChange, desired: &Desired) -> bool {
+        self.as_asked(desired, &self.retry()).is(last)
     }
 
     /// Notes that the server refused a change for which the pipeline is paused: it does not stay so for that.
@@ -172,17 +174,8 @@ impl Turn<'_> {
         else {
             return;
         };
-        let tries = self.next.last_attempt.as_ref().filter(|last| self.is_of_now(last, desired)).map_or(0, |l| l.tries);
-        self.next.last_attempt = Some(PipelineAttempt {
-            tries: tries.saturating_add(1),
-            generation: self.next.observed_generation,
-            hash: desired.hash.clone(),
-            retry: self.retry(),
-            result: AttemptResult::Blocked.as_str().to_owned(),
-            reason: refusal.reason,
-            message: refusal.message,
-            finished_at: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now)),
-        });
+        let record = self.as_asked(desired, &self.retry()).blocked(refusal, self.next.last_attempt.as_ref(), self.now);
+        self.next.last_attempt = Some(record);
         if let Some(pause) = self.next.pause.as_mut() {
             (pause.own_since, pause.cut_at) = (None, None);
         }
@@ -202,47 +195,5 @@ fn body(child: &LivePipeline, desired: &Desired) -> Arc<Value> {
 
 /// Reason of the record of a change that was applied without a pause.
 pub(super) fn without_pause(desired: &Desired) -> String {
-    format!("change {} of its own spec", desired.hash)
-}
-
-/// Whether somebody changed what we applied, or added to it.
-fn drifted(child: &LivePipeline, desired: &Desired, left_alone: &str) -> bool {
-    let ours = child.ownership.ours.as_ref().unwrap_or(&Value::Null);
-    let has = |there: &std::collections::BTreeMap<String, String>,
-               wanted: &std::collections::BTreeMap<String, String>| {
-        wanted.iter().all(|(key, value)| there.get(key) == Some(value))
-    };
-    child.owner.is_none()
-        || !covers(ours, &desired.spec)
-        || !has(&child.labels, &desired.labels)
-        || !has(&child.annotations, &desired.annotations)
-        || removal(child, desired).is_some_and(|(_, hash)| hash != left_alone)
-}
-
-/// The merge patch that removes what others added to the spec, and a wanted phase that stands for none, and its hash.
-fn removal(child: &LivePipeline, desired: &Desired) -> Option<(Value, String)> {
-    let steered = |path: &[String]| {
-        matches!(path, [lifecycle, field] if lifecycle == "lifecycle"
-            && (field == "desiredPhase" || field == "pauseGracePeriodSeconds"))
-    };
-    let wanted = |path: &[String]| path.iter().try_fold(&desired.spec, |value, key| value.get(key)).is_some();
-    let mut patch = json!({});
-    let mut any = false;
-    for path in child.ownership.foreign.iter().filter(|path| !steered(path) && !wanted(path)) {
-        let mut at = &mut patch["spec"];
-        for key in path {
-            at = &mut at[key.as_str()];
-        }
-        *at = Value::Null;
-        any = true;
-    }
-    // A phase that means Running is as good as none; but nobody asks for it.
-    if desired.phase.is_none() && !child.wants_paused() && child.written_phase().is_some() && child.ownership.phase {
-        patch["spec"]["lifecycle"]["desiredPhase"] = Value::Null;
-        any = true;
-    }
-    any.then(|| {
-        let hash = short_hash(patch.to_string().as_bytes());
-        (patch, hash)
-    })
+    format!("change {} of its own spec", desired.wanted.hash)
 }

@@ -19,8 +19,7 @@ use super::{
 };
 use crate::{
     api::{
-        ANNOTATION_RETRY, LABEL_UPGRADE_STATE, OnDrainTimeout, PipelineRolloutStatus, UpgradeState, Wait, child_name,
-        child_number,
+        ANNOTATION_RETRY, OnDrainTimeout, PipelineRolloutStatus, Wait, child_number,
     },
     finalizer::Hold,
     numaflow::LivePipeline,
@@ -28,10 +27,8 @@ use crate::{
     summary::Summary,
     time::not_before,
     words::held_by,
+    wrapped::{PIPELINE, current, next_name},
 };
-
-/// Kind of the objects that this tier makes.
-pub(super) const PIPELINE: &str = "Pipeline";
 
 /// Decides the next steps.
 #[must_use]
@@ -64,7 +61,8 @@ impl<'a> Turn<'a> {
         let stored = clocks::running(snapshot.rollout.status.clone().unwrap_or_default(), now);
         let mut next = stored.clone();
         next.observed_generation = snapshot.rollout.metadata.generation.unwrap_or_default();
-        let child = current(snapshot, &stored.child);
+        let name = snapshot.rollout.metadata.name.as_deref().unwrap_or_default();
+        let child = current(name, &snapshot.children, &stored.child);
         let mut turn = Self {
             s: snapshot,
             now,
@@ -190,33 +188,14 @@ impl<'a> Turn<'a> {
             // It takes the place of one that is gone. Whoever refuses this does not hold up the pipeline.
             steps = self.wake_isb_services();
         }
-        steps.push(Step::ApplyNumaflow { kind: PIPELINE, body, expect: None });
+        steps.push(Step::ApplyNumaflow { kind: PIPELINE.kind, body, expect: None });
         self.finish(steps, report)
     }
 
-    /// The name of the next pipeline: one above every number that was ever given.
+    /// The name of the next pipeline.
     fn next_name(&self) -> String {
-        let name = self.name();
-        let reserved = self.stored.name_count.map(|n| child_name(name, n));
-        if let Some(reserved) = reserved.filter(|r| *r != self.stored.child && self.is_free(r)) {
-            // Written down, and never seen.
-            return reserved;
-        }
-        let highest = self
-            .s
-            .children
-            .keys()
-            .chain(&self.s.foreign_children)
-            .filter_map(|child| child_number(name, child))
-            .chain(self.stored.name_count)
-            .max()
-            .unwrap_or(-1);
-        let above = highest.checked_add(1).map(|n| child_name(name, n)).filter(|n| self.is_free(n));
-        above.or_else(|| (0..i32::MAX).map(|n| child_name(name, n)).find(|n| self.is_free(n))).unwrap_or_default()
-    }
-
-    fn is_free(&self, name: &str) -> bool {
-        !self.s.children.contains_key(name) && !self.s.foreign_children.contains(name)
+        let used = self.s.children.keys().chain(&self.s.foreign_children).map(String::as_str).collect();
+        next_name(self.name(), &used, self.stored.name_count, &self.stored.child)
     }
 
     /// Pipelines of this rollout besides the one that counts (an earlier operator left them) go.
@@ -225,7 +204,7 @@ impl<'a> Turn<'a> {
             return Vec::new();
         }
         let others = self.s.children.values().filter(|c| c.version.name != child.version.name && !c.deleting);
-        others.map(|c| Step::DeleteNumaflow { kind: PIPELINE, object: c.version.clone() }).collect()
+        others.map(|c| Step::DeleteNumaflow { kind: PIPELINE.kind, object: c.version.clone() }).collect()
     }
 
     /// Looks again after this time at the latest.
@@ -277,14 +256,4 @@ fn only_looks(steps: &[Step]) -> bool {
 fn is_resume(step: &Step) -> bool {
     matches!(step, Step::PatchNumaflow { patch, .. }
         if patch["spec"]["lifecycle"].get("desiredPhase").is_some_and(|phase| phase != "Paused"))
-}
-
-/// The pipeline that counts: the one on record, else the promoted one, else the newest.
-fn current<'a>(s: &'a Snapshot, recorded: &str) -> Option<&'a Arc<LivePipeline>> {
-    let name = s.rollout.metadata.name.as_deref().unwrap_or_default();
-    let promoted = |c: &Arc<LivePipeline>| {
-        c.labels.get(LABEL_UPGRADE_STATE).is_some_and(|state| state == UpgradeState::Promoted.as_str())
-    };
-    let rank = |c: &&'a Arc<LivePipeline>| (!c.deleting, promoted(c), child_number(name, &c.version.name));
-    s.children.get(recorded).or_else(|| s.children.values().max_by_key(rank))
 }

@@ -9,10 +9,11 @@ use crate::{
     api::{ANNOTATION_FORCE, LABEL_POKE, LastForce},
     finalizer::release,
     numaflow::LivePipeline,
-    pipeline::decide::{PIPELINE, Turn},
+    pipeline::decide::Turn,
     plan::{Plan, Step},
     summary::deleting,
     words::{held_by, list},
+    wrapped::PIPELINE,
 };
 
 /// What a force annotation ends here.
@@ -25,7 +26,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let staying: Vec<_> = s.children.values().filter(|c| !c.deleting).collect();
     let refusal = turn.refusal();
     if !staying.is_empty() && refusal.is_none() {
-        let delete = |c: &&Arc<LivePipeline>| Step::DeleteNumaflow { kind: PIPELINE, object: c.version.clone() };
+        let delete = |c: &&Arc<LivePipeline>| Step::DeleteNumaflow { kind: PIPELINE.kind, object: c.version.clone() };
         return Plan::of(staying.iter().map(delete).collect());
     }
     if s.children.is_empty() && s.served && s.unknown.is_empty() {

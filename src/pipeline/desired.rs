@@ -1,40 +1,27 @@
 //! The pipeline that a rollout asks for, apart from its wanted phase and its grace period, which are steered. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::template::Names;
 use crate::{
-    api::{
-        ANNOTATION_INSTANCE, ANNOTATION_PAUSE_TIMESTAMP, LABEL_ISB, LABEL_PARENT, LABEL_POKE, LABEL_UPGRADE_STATE,
-        PipelineRollout, UpgradeState, child_name, label_value, short_hash,
-    },
-    live::ANNOTATION_APPLIED,
+    api::{LABEL_ISB, LABEL_ISB_CHILD, PipelineRollout, child_name, label_value},
     numaflow::isb_of,
+    wrapped::{Names, PIPELINE, Wanted, take_phase},
 };
 
 /// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
 /// reach an object without a schema.
 const DELETION_GRACE: i64 = 30;
-/// Annotation of kubectl, for itself.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// What a pipeline should be like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// Its spec, without the wanted phase and the grace period of pauses.
-    pub spec: Value,
+    /// All but its wanted phase and the grace period of pauses.
+    pub wanted: Wanted,
     /// The wanted phase, as the user writes it; absent where the user does not say.
     pub phase: Option<String>,
     /// The grace period of pauses in seconds, where the user says one.
     pub grace: Option<i64>,
-    /// Hash of labels, annotations and spec.
-    pub hash: String,
 }
 
 /// The grace period of pauses that a rollout asks for, whatever else of its spec cannot be read.
@@ -48,28 +35,9 @@ impl Desired {
     /// # Errors
     /// A sentence that names the field and says what to do.
     pub fn of(rollout: &PipelineRollout, name: &str) -> Result<Self, String> {
-        let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
-        let names = Names { pipeline: name, namespace };
         let template = &rollout.spec.pipeline;
-        let Value::Object(mut spec) = names.fill_value(&template.spec.0) else {
-            return Err("spec.pipeline.spec: must be the spec of a Numaflow Pipeline".to_owned());
-        };
-        let mut lifecycle = match spec.remove("lifecycle") {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(lifecycle)) => lifecycle,
-            Some(_) => return Err("spec.pipeline.spec.lifecycle: must be an object".to_owned()),
-        };
-        let phase = match lifecycle.remove("desiredPhase") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(phase)) if matches!(phase.as_str(), "" | "Paused" | "Running") => {
-                Some(phase).filter(|p| !p.is_empty())
-            }
-            Some(other) => {
-                return Err(format!(
-                    "spec.pipeline.spec.lifecycle.desiredPhase: {other} is not a phase; use Paused or Running"
-                ));
-            }
-        };
+        let mut wanted = Wanted::of(PIPELINE, &rollout.metadata, template.metadata.as_ref(), &template.spec, name)?;
+        let (phase, mut lifecycle) = take_phase(PIPELINE, &mut wanted.spec)?;
         let grace = match lifecycle.remove("pauseGracePeriodSeconds") {
             None | Some(Value::Null) => None,
             Some(grace) => Some(grace.as_i64().filter(|g| *g >= 0).ok_or_else(|| {
@@ -80,33 +48,11 @@ impl Desired {
         {
             lifecycle.insert("deletionGracePeriodSeconds".to_owned(), json!(DELETION_GRACE));
         }
-        spec.insert("lifecycle".to_owned(), Value::Object(lifecycle));
-        let metadata = template.metadata.clone().unwrap_or_default();
-        let fill = |map: BTreeMap<String, String>| -> BTreeMap<String, String> {
-            map.into_iter().map(|(key, value)| (key, names.fill(&value))).collect()
-        };
-        let rollout_name = rollout.metadata.name.as_deref().unwrap_or_default();
-        let spec = Value::Object(spec);
-        let mut labels = fill(metadata.labels);
-        // Copied from a pipeline, it would be fought over: it says when this one was nudged.
-        labels.remove(LABEL_POKE);
-        labels.extend([
-            (LABEL_PARENT.to_owned(), label_value(rollout_name)),
-            (LABEL_UPGRADE_STATE.to_owned(), UpgradeState::Promoted.as_str().to_owned()),
-            (LABEL_ISB.to_owned(), label_value(isb_of(&spec))),
-        ]);
-        let mut annotations = fill(metadata.annotations);
-        // Copied from a pipeline, these would be claims about this one; Numaflow, kubectl and this operator write them.
-        for key in [ANNOTATION_APPLIED, ANNOTATION_PAUSE_TIMESTAMP, LAST_APPLIED] {
-            annotations.remove(key);
-        }
-        let mut desired = Self { labels, annotations, spec, phase, grace, hash: String::new() };
-        desired.hash = desired.hashed();
-        Ok(desired)
-    }
-
-    fn hashed(&self) -> String {
-        short_hash(json!([self.labels, self.annotations, self.spec]).to_string().as_bytes())
+        wanted.spec["lifecycle"] = Value::Object(lifecycle);
+        let isb = label_value(isb_of(&wanted.spec));
+        wanted.labels.insert(LABEL_ISB.to_owned(), isb.clone());
+        wanted.labels.insert(LABEL_ISB_CHILD.to_owned(), isb);
+        Ok(Self { wanted: wanted.hashed(), phase, grace })
     }
 
     /// With vertices, edges and side inputs in the order in which a spec has the same ones already: it means nothing to
@@ -115,7 +61,7 @@ impl Desired {
     pub fn arranged_like(mut self, there: &Value) -> Self {
         for (list, keys) in [("vertices", &["name"][..]), ("edges", &["from", "to"]), ("sideInputs", &["name"])] {
             let Some(old) = there[list].as_array() else { continue };
-            let Some(new) = self.spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+            let Some(new) = self.wanted.spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
             let key = |entry: &Value| -> Vec<Value> { keys.iter().map(|key| entry[*key].clone()).collect() };
             let place = |entry: &Value| old.iter().position(|known| key(known) == key(entry));
             let places: BTreeSet<usize> = new.iter().filter_map(place).collect();
@@ -123,7 +69,7 @@ impl Desired {
                 new.sort_by_key(place);
             }
         }
-        self.hash = self.hashed();
+        self.wanted = self.wanted.hashed();
         self
     }
 
@@ -136,27 +82,25 @@ impl Desired {
     /// The ISB service that it is to use.
     #[must_use]
     pub fn isb(&self) -> &str {
-        isb_of(&self.spec)
+        isb_of(&self.wanted.spec)
     }
 
     /// Instance of the controller that is to manage it.
     #[must_use]
     pub fn instance(&self) -> &str {
-        self.annotations.get(ANNOTATION_INSTANCE).map_or("", String::as_str)
+        self.wanted.instance()
     }
 
     /// The object to be applied, with the wanted phase and grace period that it is to have.
     #[must_use]
     pub fn body(&self, name: &str, phase: Option<&Value>, grace: Option<&Value>) -> Value {
-        let mut spec = self.spec.clone();
+        let mut body = self.wanted.body(name);
         for (key, value) in [("desiredPhase", phase), ("pauseGracePeriodSeconds", grace)] {
             if let Some(value) = value {
-                spec["lifecycle"][key] = value.clone();
+                body["spec"]["lifecycle"][key] = value.clone();
             }
         }
-        let mut annotations = self.annotations.clone();
-        annotations.insert(ANNOTATION_APPLIED.to_owned(), self.hash.clone());
-        json!({"metadata": {"name": name, "labels": self.labels, "annotations": annotations}, "spec": spec})
+        body
     }
 
     /// Vertices that this one has and another spec has not, and whose scaling is disabled.
@@ -164,14 +108,14 @@ impl Desired {
     pub fn added_unscaled(&self, other: &Value) -> Vec<String> {
         let name = |v: &Value| v["name"].as_str().unwrap_or_default().to_owned();
         let known: Vec<String> = other["vertices"].as_array().into_iter().flatten().map(name).collect();
-        let vertices = self.spec["vertices"].as_array().into_iter().flatten();
+        let vertices = self.wanted.spec["vertices"].as_array().into_iter().flatten();
         vertices.filter(|v| v["scale"]["disabled"] == true).map(name).filter(|n| !known.contains(n)).collect()
     }
 
     /// Fewest replicas of a vertex.
     #[must_use]
     pub fn least_replicas(&self, vertex: &str) -> i64 {
-        let vertices = self.spec["vertices"].as_array().into_iter().flatten();
+        let vertices = self.wanted.spec["vertices"].as_array().into_iter().flatten();
         let found = vertices.into_iter().find(|v| v["name"] == vertex);
         let scale = found.map_or(&Value::Null, |v| &v["scale"]);
         let most = scale["max"].as_i64().unwrap_or(i64::MAX);
@@ -187,7 +131,7 @@ pub fn isb_wanted(rollout: &PipelineRollout) -> String {
         child_name(metadata.name.as_deref().unwrap_or_default(), status.and_then(|s| s.name_count).unwrap_or_default())
     };
     let name = status.map(|s| s.child.clone()).filter(|child| !child.is_empty()).unwrap_or_else(next);
-    let names = Names { pipeline: &name, namespace: metadata.namespace.as_deref().unwrap_or_default() };
+    let names = Names { word: PIPELINE.word, name: &name, namespace: metadata.namespace.as_deref().unwrap_or_default() };
     names.fill(isb_of(&rollout.spec.pipeline.spec.0))
 }
 

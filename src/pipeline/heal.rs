@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::decide::{PIPELINE, Turn};
+use super::decide::Turn;
 use crate::{
     api::{Wedge, pausing},
     numaflow::{LivePipeline, Wedged},
     plan::{Event, Step},
     time::{elapsed, not_before},
+    wrapped::PIPELINE,
 };
 
 /// Time after which a pipeline that looks wedged is one: a healthy one may look so for a moment.
@@ -88,7 +89,7 @@ impl Turn<'_> {
         let running = if users == "Paused" { Value::Null } else { users };
         let phase = if phase == RUN { running } else { json!(phase) };
         Some(vec![Step::PatchNumaflow {
-            kind: PIPELINE,
+            kind: PIPELINE.kind,
             object: child.version.clone().of_any_state(),
             patch: Arc::new(json!({"spec": {"lifecycle": {"desiredPhase": phase}}})),
             why: "healing: it is told the other phase, and then the right one",

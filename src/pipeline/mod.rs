@@ -13,7 +13,6 @@ mod own_change;
 mod report;
 pub mod snapshot;
 mod steer;
-mod template;
 #[cfg(test)]
 mod tests;
 mod want;

@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::decide::{PIPELINE, Turn};
+use super::decide::Turn;
 use crate::{
     api::{LABEL_POKE, pausing},
     evidence::Look,
     numaflow::LivePipeline,
     plan::Step,
     time::{elapsed, is_ahead},
+    wrapped::PIPELINE,
 };
 
 /// Time after which a pipeline that failed is nudged at the earliest, and shortest and longest time between two nudges.
@@ -58,7 +59,7 @@ impl Turn<'_> {
         let labels = json!({"metadata": {"labels": {LABEL_POKE: self.now.as_second().to_string()}}});
         let object = child.version.clone().of_any_state();
         Some(Step::PatchNumaflow {
-            kind: PIPELINE,
+            kind: PIPELINE.kind,
             object,
             patch: Arc::new(labels),
             why: "its ISB service is healthy again",

@@ -12,17 +12,14 @@ use super::{
 };
 use crate::{
     api::{
-        ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, AttemptResult, OnDrainTimeout, PipelineAttempt, PipelinePause,
-        Wait, pausing,
+        ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, OnDrainTimeout, PipelinePause, Wait, pausing,
     },
     numaflow::{LivePipeline, last_wait},
     plan::Event,
     time::{elapsed, not_before},
     words::{duration, list},
+    wrapped::Tries,
 };
-
-/// Shortest and longest time after which a change that the server refused in mid-pause is tried again.
-const BLOCKED: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
 
 impl Turn<'_> {
     pub(super) fn own_timeout(&self) -> Option<Duration> {
@@ -38,19 +35,15 @@ impl Turn<'_> {
 
     /// Whether this change is to be attempted now: it was not given up, nor refused a moment ago.
     pub(super) fn may_attempt(&mut self, desired: &Desired) -> bool {
-        let Some(last) = self.next.last_attempt.clone().filter(|last| self.is_of_now(last, desired)) else {
-            return true;
-        };
-        if last.result == AttemptResult::Failed.as_str() {
-            return false;
+        let retry = self.retry();
+        match self.as_asked(desired, &retry).tries(self.next.last_attempt.as_ref(), self.now) {
+            Tries::Now => true,
+            Tries::Never => false,
+            Tries::After(wait) => {
+                self.again(wait);
+                false
+            }
         }
-        let doubled = 1u32 << u32::try_from(last.tries.saturating_sub(1)).unwrap_or_default().min(10);
-        let wait = BLOCKED.0.saturating_mul(doubled).min(BLOCKED.1);
-        let wait = wait.saturating_sub(elapsed(last.finished_at.as_ref(), self.now));
-        if !wait.is_zero() {
-            self.again(wait);
-        }
-        wait.is_zero()
     }
 
     /// Why a change does not wait for a pause.
@@ -61,7 +54,7 @@ impl Turn<'_> {
         if self.allows_data_loss() {
             return Some(format!("{ANNOTATION_ALLOW_DATA_LOSS} is set"));
         }
-        if self.is_forced(&key_of_change(&desired.hash)) {
+        if self.is_forced(&key_of_change(&desired.wanted.hash)) {
             return Some(format!("{ANNOTATION_FORCE} is set"));
         }
         let settled = self.stored.pause.as_ref().is_some_and(|p| p.state == pausing::PAUSED);
@@ -100,16 +93,8 @@ impl Turn<'_> {
                     duration(timeout)
                 );
                 self.events.push(Event { warning: true, reason: "ChangeAborted", note: words.clone() });
-                self.next.last_attempt = Some(PipelineAttempt {
-                    tries: 0,
-                    generation: self.next.observed_generation,
-                    hash: desired.hash.clone(),
-                    retry: self.retry(),
-                    result: AttemptResult::Failed.as_str().to_owned(),
-                    reason: "DrainTimeout".to_owned(),
-                    message: words,
-                    finished_at: Some(Time(now)),
-                });
+                let record = self.as_asked(desired, &self.retry()).failed("DrainTimeout", &words, now);
+                self.next.last_attempt = Some(record);
             }
             return None;
         }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::{
-    decide::{PIPELINE, Turn},
+    decide::Turn,
     want::{BY_SPEC, Want},
 };
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     plan::{Event, Step},
     time::{elapsed, not_before},
     words::list,
+    wrapped::PIPELINE,
 };
 
 /// Time between two looks at the pods of a pipeline that is pausing, and what each pipeline of its namespace adds to that.
@@ -79,7 +80,7 @@ impl Turn<'_> {
         let settled = child.says_paused() && self.stored.pause.as_ref().is_some_and(|p| p.settled_at.is_some());
         settled
             && want.bypass.is_none()
-            && child.applied() != Some(desired.hash.as_str())
+            && child.applied() != Some(desired.wanted.hash.as_str())
             && self.refusal().is_none()
             && self.next.last_attempt.as_ref().is_none_or(|last| !self.is_of_now(last, desired))
     }
@@ -348,13 +349,13 @@ impl Turn<'_> {
             return Steering::Unsafe(format!("the server, which says: {}", refusal.message));
         }
         let object = child.version.clone().of_any_state();
-        Steering::Steps(vec![Step::PatchNumaflow { kind: PIPELINE, object, patch: Arc::new(patch), why }])
+        Steering::Steps(vec![Step::PatchNumaflow { kind: PIPELINE.kind, object, patch: Arc::new(patch), why }])
     }
 
     /// How the pipeline comes back, unless its user says so with Numaflow's own annotation.
     fn manner_of_resume(&self) -> Option<&'static str> {
         let desired = self.desired.as_ref().ok()?;
-        if desired.annotations.contains_key(ANNOTATION_RESUME) {
+        if desired.wanted.annotations.contains_key(ANNOTATION_RESUME) {
             return None;
         }
         let strategy = self.s.rollout.spec.strategy.clone().unwrap_or_default();

@@ -67,7 +67,7 @@ impl Turn<'_> {
     pub(super) fn want(&mut self, child: &LivePipeline, pending: &Pending) -> Want {
         let requests: Vec<Request> = self.requests_of(child.instance(), child.isb()).cloned().collect();
         let desired = self.desired.clone().ok();
-        let hash = desired.as_ref().map(|d| d.hash.clone()).unwrap_or_default();
+        let hash = desired.as_ref().map(|d| d.wanted.hash.clone()).unwrap_or_default();
         let needed = pending.needs_pause().is_some();
         let attempted = needed && desired.as_ref().is_some_and(|d| self.given_up(d).is_none());
         self.bind_force(&requests, attempted.then_some(&hash));

@@ -15,7 +15,7 @@ use crate::{
     api::{PipelineRollout, PipelineRolloutStatus, Raw, Strategy},
     evidence::Evidence,
     live::Version,
-    numaflow::{DataPlane, IsbSeen, LivePipeline, Ownership, VertexPod, VertexSeen},
+    numaflow::{DataPlane, IsbSeen, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
         decide,
         snapshot::{Controller, Request, Scope, Snapshot},
@@ -352,14 +352,15 @@ impl Model {
             let name = body["metadata"]["name"].as_str().unwrap().to_owned();
             self.created += 1;
             self.writes.push(format!("create {name}"));
-            self.child = Some(LivePipeline {
+            let object = LiveObject {
                 version: Version { name, uid: format!("c{}", self.created), resource_version: "1".into() },
                 generation: 1,
                 labels: labels.clone(),
                 annotations: annotations.clone(),
                 owner: Some(("PipelineRollout".into(), "p".into(), "u".into())),
-                ..LivePipeline::default()
-            });
+                ..LiveObject::default()
+            };
+            self.child = Some(LivePipeline { object, drained: false });
         } else {
             let child = self.child.as_ref().unwrap();
             let changed = without_lifecycle(&child.spec) != without_lifecycle(&body["spec"]);

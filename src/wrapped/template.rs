@@ -1,6 +1,6 @@
-//! Names that a pipeline's template may use. Pure.
+//! Names that the template of an object of Numaflow's may use. Pure.
 //!
-//! Own code, because every other pair of braces has to reach the pipeline byte for byte, in any spelling: template engines
+//! Own code, because every other pair of braces has to reach the object byte for byte, in any spelling: template engines
 //! replace what they do not know with nothing.
 
 use serde_json::Value;
@@ -8,17 +8,19 @@ use serde_json::Value;
 /// The names, and what they stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names<'a> {
-    /// `.pipeline-name`: name of the pipeline.
-    pub pipeline: &'a str,
-    /// `.pipeline-namespace`: its namespace.
+    /// What templates call the kind: `pipeline`, say, for `.pipeline-name` and `.pipeline-namespace`.
+    pub word: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+    /// Its namespace.
     pub namespace: &'a str,
 }
 
 impl Names<'_> {
-    fn value(&self, name: &str) -> Option<&str> {
-        match name {
-            ".pipeline-name" => Some(self.pipeline),
-            ".pipeline-namespace" => Some(self.namespace),
+    fn value(&self, asked: &str) -> Option<&str> {
+        match asked.strip_prefix('.')?.strip_prefix(self.word)? {
+            "-name" => Some(self.name),
+            "-namespace" => Some(self.namespace),
             _ => None,
         }
     }
@@ -64,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Names<'static> = Names { pipeline: "my-0", namespace: "team" };
+    const NAMES: Names<'static> = Names { word: "pipeline", name: "my-0", namespace: "team" };
 
     #[test]
     fn names_are_filled_in_and_every_other_brace_stays_as_it_is_written() {
@@ -72,6 +74,7 @@ mod tests {
             ("{{.pipeline-name}}", "my-0"),
             ("a {{ .pipeline-name }}.{{.pipeline-namespace}}!", "a my-0.team!"),
             ("{{.vertex-name}} {{ $labels.pod }} {{", "{{.vertex-name}} {{ $labels.pod }} {{"),
+            ("{{.isbsvc-name}} {{.pipeline}} {{pipeline-name}}", "{{.isbsvc-name}} {{.pipeline}} {{pipeline-name}}"),
             ("{{{.pipeline-name}}}", "{my-0}"),
             ("{{ x {{.pipeline-name}}", "{{ x my-0"),
             ("{{}} }} {{.pipeline-nam", "{{}} }} {{.pipeline-nam"),
