@@ -24,8 +24,8 @@ use kube::{
 use self::answer::limited;
 use crate::{
     api::{
-        AppliedObject, NumaflowController, NumaflowControllerRollout, PipelineRollout, fit, mark_of_controller,
-        mark_of_rollout,
+        AppliedObject, IsbServiceRollout, MonoVertexRollout, NumaflowController, NumaflowControllerRollout,
+        PipelineRollout, fit, mark_of_controller, mark_of_rollout,
     },
     evidence::{Evidence, Look},
     kinds::Kinds,
@@ -48,6 +48,10 @@ pub enum Subject {
     Controller(Arc<NumaflowController>),
     /// The rollout of a pipeline.
     Pipeline(Arc<PipelineRollout>),
+    /// The rollout of an ISB service.
+    IsbService(Arc<IsbServiceRollout>),
+    /// The rollout of a MonoVertex.
+    MonoVertex(Arc<MonoVertexRollout>),
     /// A namespace that is being deleted, with only its own name as its namespace.
     Namespace(Box<ObjectMeta>),
 }
@@ -58,6 +62,8 @@ impl Subject {
             Self::Rollout(r) => &r.metadata,
             Self::Controller(c) => &c.metadata,
             Self::Pipeline(p) => &p.metadata,
+            Self::IsbService(i) => &i.metadata,
+            Self::MonoVertex(m) => &m.metadata,
             Self::Namespace(metadata) => metadata,
         }
     }
@@ -68,6 +74,8 @@ impl Subject {
             Self::Rollout(_) => "NumaflowControllerRollout",
             Self::Controller(_) => "NumaflowController",
             Self::Pipeline(_) => "PipelineRollout",
+            Self::IsbService(_) => "ISBServiceRollout",
+            Self::MonoVertex(_) => "MonoVertexRollout",
             Self::Namespace(_) => "Namespace",
         }
     }
@@ -85,9 +93,9 @@ impl Subject {
     /// Mark of its production objects.
     fn mark(&self) -> String {
         match self {
-            // The rollout of a pipeline produces nothing that is marked, and neither does a namespace.
-            Self::Rollout(_) | Self::Pipeline(_) | Self::Namespace(_) => mark_of_rollout(self.name()),
             Self::Controller(_) => mark_of_controller(self.name()),
+            // The others produce nothing that is marked.
+            _ => mark_of_rollout(self.name()),
         }
     }
 
@@ -96,6 +104,8 @@ impl Subject {
             Self::Rollout(r) => ObjectReference { resource_version: None, ..r.object_ref(&()) },
             Self::Controller(c) => ObjectReference { resource_version: None, ..c.object_ref(&()) },
             Self::Pipeline(p) => ObjectReference { resource_version: None, ..p.object_ref(&()) },
+            Self::IsbService(i) => ObjectReference { resource_version: None, ..i.object_ref(&()) },
+            Self::MonoVertex(m) => ObjectReference { resource_version: None, ..m.object_ref(&()) },
             Self::Namespace(metadata) => ObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Namespace".to_owned()),
@@ -124,7 +134,7 @@ pub enum Lesson {
     Dependants(Dependants),
     /// What was read of a lease and of pods.
     Seen(Look, Evidence),
-    /// What was read of the vertices and pods of the pipeline of this name.
+    /// What was read of the vertices and pods of the pipeline, or of the pods of the MonoVertex, of this name.
     PlaneSeen(String, DataPlane),
     /// The server would accept this change of a Numaflow object, with this hash of what is wanted.
     Planned(String, String),
@@ -203,6 +213,18 @@ impl Cluster {
                     self.publish(&subject.reference(), event).await;
                 }
             }
+            Step::WriteIsbServiceStatus { status, events } => {
+                self.write_status::<IsbServiceRollout>(subject, status).await?;
+                for event in events {
+                    self.publish(&subject.reference(), event).await;
+                }
+            }
+            Step::WriteMonoVertexStatus { status, events } => {
+                self.write_status::<MonoVertexRollout>(subject, status).await?;
+                for event in events {
+                    self.publish(&subject.reference(), event).await;
+                }
+            }
             Step::ApplyNumaflow { kind, body, expect } => {
                 self.apply_numaflow(subject, kind, body, expect.as_ref()).await?;
             }
@@ -218,6 +240,9 @@ impl Cluster {
             }
             Step::LookAtPipeline { name } => {
                 return Ok(vec![Lesson::PlaneSeen(name.clone(), self.look_at_pipeline(namespace, name).await)]);
+            }
+            Step::LookAtMonoVertex { name } => {
+                return Ok(vec![Lesson::PlaneSeen(name.clone(), self.look_at_mono_vertex(namespace, name).await)]);
             }
             Step::DeleteRevision { name, uid } => self.delete_revision(namespace, name, uid).await?,
         }

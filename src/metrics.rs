@@ -122,12 +122,7 @@ impl Metrics {
 
     /// Counts a turn.
     pub fn turn(&self, task: &Task, outcome: &Outcome, took: Duration) {
-        let kind = match task {
-            Task::Rollout(..) => "NumaflowControllerRollout",
-            Task::Controller(..) => "NumaflowController",
-            Task::Pipeline(..) => "PipelineRollout",
-            Task::Namespace(_) => "Namespace",
-        };
+        let kind = task.kind();
         self.turns.with_label_values(&[kind, outcome.label()]).inc();
         self.seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
     }

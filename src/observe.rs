@@ -1,14 +1,20 @@
 //! From the stores to a snapshot: no request is made here.
 
+mod isb_service;
+mod mono_vertex;
 mod pipeline;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-pub use self::pipeline::pipeline;
+pub use self::{isb_service::isb_service, mono_vertex::mono_vertex, pipeline::pipeline};
 
 use crate::{
     api::{
-        NumaflowController, NumaflowControllerRollout, Stage, UpgradeState, child_number, isolated_instance, short_uid,
+        LABEL_PARENT, NumaflowController, NumaflowControllerRollout, Stage, UpgradeState, child_number,
+        isolated_instance, label_value, short_uid,
     },
     controller::{
         alone::Alone,
@@ -19,7 +25,7 @@ use crate::{
     },
     live::ObjectId,
     manifest::Manifest,
-    numaflow::{Held, LivePipeline},
+    numaflow::{Held, LiveObject, LivePipeline},
     pipeline::Leaving,
     plan::Learned,
     rollout::{
@@ -152,7 +158,7 @@ pub fn leaving(world: &World, namespace: &str) -> Option<Leaving> {
     objects.extend(pipelines.iter().filter(|(_, p)| here || ours(p)).map(|(_, p)| ("Pipeline", p.held())));
     if here {
         let services = world.isb_services.in_namespace(namespace);
-        objects.extend(services.iter().map(|(_, isb)| ("InterStepBufferService", isb.held.clone())));
+        objects.extend(services.iter().map(|(_, isb)| ("InterStepBufferService", isb.held())));
     }
     let controllers = world.live(namespace).values().any(|l| l.workload.as_ref().is_some_and(|w| w.total > 0));
     Some(Leaving { objects, controllers })
@@ -336,6 +342,37 @@ fn alone_target(
             .collect::<Vec<_>>(),
         render: &|definition, instance| rendered(world, settings, definition, instance),
     })
+}
+
+/// Whether an object of Numaflow's belongs to the rollout with this metadata: by its owner or, where somebody took that away,
+/// by label and name. `recorded` says that the status of the rollout names it.
+fn belongs_to(object: &LiveObject, rollout: &kube::core::ObjectMeta, recorded: bool) -> bool {
+    if let Some((_, _, owner)) = &object.owner {
+        return rollout.uid.as_ref() == Some(owner);
+    }
+    let name = rollout.name.as_deref().unwrap_or_default();
+    // Of one that lost its owner and its labels too, it is on record that it is ours.
+    let ours = recorded && object.ownership.ours.is_some();
+    let labelled = object.labels.get(LABEL_PARENT).is_some_and(|parent| *parent == label_value(name));
+    (ours || labelled) && child_number(name, &object.version.name).is_some()
+}
+
+/// The objects of a rollout, by name, and names that look like those of its objects but belong to somebody else.
+fn children<T: std::ops::Deref<Target = LiveObject>>(
+    objects: Vec<(String, Arc<T>)>,
+    rollout: &kube::core::ObjectMeta,
+    recorded: &str,
+) -> (BTreeMap<String, Arc<T>>, BTreeSet<String>) {
+    let mut ours = BTreeMap::new();
+    let mut foreign = BTreeSet::new();
+    for (name, object) in objects {
+        if belongs_to(&object, rollout, name == recorded) {
+            ours.insert(name, object);
+        } else if child_number(rollout.name.as_deref().unwrap_or_default(), &name).is_some() {
+            foreign.insert(name);
+        }
+    }
+    (ours, foreign)
 }
 
 /// The uid of the rollout that controls a child.

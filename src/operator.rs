@@ -4,6 +4,8 @@
 //! never overlap, so that the writes to its production objects are in one line.
 
 mod fallbacks;
+mod isb_services;
+mod mono_vertices;
 mod pipelines;
 mod triggers;
 mod watches;
@@ -27,9 +29,10 @@ use crate::{
     clock::Clock,
     cluster::{Cluster, Failure, Lesson, Subject},
     controller::alone,
+    isb,
     manifest::Part,
     metrics::{Metrics, Outcome},
-    observe, pipeline,
+    mono_vertex, observe, pipeline,
     plan::{About, Event, Learned, NOT_KEPT, Plan, Refusal, Step},
     queue::Queue,
     rollout,
@@ -46,8 +49,39 @@ pub enum Task {
     Controller(String, String),
     /// The rollout of a pipeline.
     Pipeline(String, String),
+    /// The rollout of an ISB service.
+    IsbService(String, String),
+    /// The rollout of a MonoVertex.
+    MonoVertex(String, String),
     /// A namespace that is being deleted.
     Namespace(String),
+}
+
+impl Task {
+    /// Kind of the object that it is about.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Rollout(..) => "NumaflowControllerRollout",
+            Self::Controller(..) => "NumaflowController",
+            Self::Pipeline(..) => "PipelineRollout",
+            Self::IsbService(..) => "ISBServiceRollout",
+            Self::MonoVertex(..) => "MonoVertexRollout",
+            Self::Namespace(_) => "Namespace",
+        }
+    }
+
+    /// Namespace and name of that object.
+    fn of(&self) -> (&str, &str) {
+        match self {
+            Self::Rollout(namespace, name)
+            | Self::Controller(namespace, name)
+            | Self::Pipeline(namespace, name)
+            | Self::IsbService(namespace, name)
+            | Self::MonoVertex(namespace, name) => (namespace, name),
+            Self::Namespace(name) => (name, name),
+        }
+    }
 }
 
 /// Steps after which a turn gives way to others; far more than any attempt takes.
@@ -315,13 +349,7 @@ impl Operator {
         match task {
             Task::Rollout(namespace, name) => {
                 let decoded = self.world.rollouts.get(namespace, name)?;
-                let found = match &*decoded {
-                    Decoded::Good(found) => found,
-                    Decoded::Bad(error) => {
-                        tracing::warn!(?task, error, "cannot be decoded; left as it is");
-                        return None;
-                    }
-                };
+                let found = good(task, &decoded)?;
                 let snapshot = observe::rollout(&self.world, &self.settings, found, learned);
                 let plan = rollout::decide(&snapshot, &self.world.defaults(namespace), now);
                 Some((Subject::Rollout(found.clone()), plan))
@@ -334,16 +362,24 @@ impl Operator {
             }
             Task::Pipeline(namespace, name) => {
                 let decoded = self.world.pipeline_rollouts.get(namespace, name)?;
-                let found = match &*decoded {
-                    Decoded::Good(found) => found,
-                    Decoded::Bad(error) => {
-                        tracing::warn!(?task, error, "cannot be decoded; left as it is");
-                        return None;
-                    }
-                };
+                let found = good(task, &decoded)?;
                 let snapshot = observe::pipeline(&self.world, found, learned);
                 let plan = pipeline::decide(&snapshot, now);
                 Some((Subject::Pipeline(found.clone()), plan))
+            }
+            Task::IsbService(namespace, name) => {
+                let decoded = self.world.isb_rollouts.get(namespace, name)?;
+                let found = good(task, &decoded)?;
+                let snapshot = observe::isb_service(&self.world, &self.settings, found, learned);
+                let plan = isb::decide(&snapshot, &self.world.defaults(namespace), now);
+                Some((Subject::IsbService(found.clone()), plan))
+            }
+            Task::MonoVertex(namespace, name) => {
+                let decoded = self.world.mono_vertex_rollouts.get(namespace, name)?;
+                let found = good(task, &decoded)?;
+                let snapshot = observe::mono_vertex(&self.world, found, learned);
+                let plan = mono_vertex::decide(&snapshot, now);
+                Some((Subject::MonoVertex(found.clone()), plan))
             }
             Task::Namespace(name) => {
                 let leaving = observe::leaving(&self.world, name)?;
@@ -356,12 +392,7 @@ impl Operator {
 
     /// One line per decision that changed something.
     fn log(task: &Task, step: &Step) {
-        let (kind, namespace, name) = match task {
-            Task::Rollout(namespace, name) => ("NumaflowControllerRollout", namespace, name),
-            Task::Controller(namespace, name) => ("NumaflowController", namespace, name),
-            Task::Pipeline(namespace, name) => ("PipelineRollout", namespace, name),
-            Task::Namespace(name) => ("Namespace", name, name),
-        };
+        let (kind, (namespace, name)) = (task.kind(), task.of());
         match step {
             Step::WriteStatus { status, .. } => {
                 let stage = status.upgrade.as_ref().map(|u| u.stage.as_str()).unwrap_or_default();
@@ -401,6 +432,16 @@ impl Operator {
                     "status"
                 );
             }
+            Step::WriteIsbServiceStatus { status, .. } => {
+                let stage = status.change.as_ref().map(|c| c.stage.as_str()).unwrap_or_default();
+                let (phase, says) = (status.phase.as_str(), &status.message);
+                tracing::info!(kind, namespace, name, phase, stage, says, "status");
+            }
+            Step::WriteMonoVertexStatus { status, .. } => {
+                let pause = status.pause.as_ref().map(|p| p.state.as_str()).unwrap_or_default();
+                let (phase, says) = (status.phase.as_str(), &status.message);
+                tracing::info!(kind, namespace, name, phase, pause, says, "status");
+            }
             Step::ApplyNumaflow { kind: what, body, expect } => {
                 let object = format!("{what}/{}", body["metadata"]["name"].as_str().unwrap_or_default());
                 tracing::info!(kind, namespace, name, object, new = expect.is_none(), "applied");
@@ -415,6 +456,7 @@ impl Operator {
                 tracing::info!(kind, namespace, name, object = %format_args!("{what}/{}", object.name), "deleted");
             }
             Step::LookAtPipeline { .. }
+            | Step::LookAtMonoVertex { .. }
             | Step::CheckNumaflow { .. }
             | Step::SetFinalizers(_)
             | Step::ReadPin { .. }
@@ -460,6 +502,17 @@ fn learn(learned: &mut Learned, lesson: Lesson) {
         }
         Lesson::CopyLives(instance) => {
             learned.living_copies.insert(instance);
+        }
+    }
+}
+
+/// What was decoded; of what was not, a word in the log.
+fn good<'d, T>(task: &Task, decoded: &'d Decoded<T>) -> Option<&'d Arc<T>> {
+    match decoded {
+        Decoded::Good(found) => Some(found),
+        Decoded::Bad(error) => {
+            tracing::warn!(?task, error, "cannot be decoded; left as it is");
+            None
         }
     }
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        NumaflowControllerRolloutStatus, NumaflowControllerSpec, NumaflowControllerStatus, PipelineRolloutStatus,
-        UpgradeState,
+        IsbServiceRolloutStatus, MonoVertexRolloutStatus, NumaflowControllerRolloutStatus, NumaflowControllerSpec,
+        NumaflowControllerStatus, PipelineRolloutStatus, UpgradeState,
     },
     evidence::{Evidence, Look},
     live::{ObjectId, Version},
@@ -132,6 +132,20 @@ pub enum Step {
         /// Told to the user once the status is stored.
         events: Vec<Event>,
     },
+    /// Writes the status of an ISBServiceRollout.
+    WriteIsbServiceStatus {
+        /// The whole new status.
+        status: Box<IsbServiceRolloutStatus>,
+        /// Told to the user once the status is stored.
+        events: Vec<Event>,
+    },
+    /// Writes the status of a MonoVertexRollout.
+    WriteMonoVertexStatus {
+        /// The whole new status.
+        status: Box<MonoVertexRolloutStatus>,
+        /// Told to the user once the status is stored.
+        events: Vec<Event>,
+    },
     /// Applies a Numaflow object that belongs to the subject: metadata and spec.
     ApplyNumaflow {
         /// Kind.
@@ -180,6 +194,11 @@ pub enum Step {
     /// Reads the vertices of a pipeline and their pods, which are not watched.
     LookAtPipeline {
         /// Name of the pipeline.
+        name: String,
+    },
+    /// Reads the pods of a MonoVertex, which are not watched.
+    LookAtMonoVertex {
+        /// Name of the MonoVertex.
         name: String,
     },
     /// Deletes a pinned revision.
@@ -271,7 +290,7 @@ pub struct Learned {
     pub looks: BTreeMap<Look, Evidence>,
     /// Changes of Numaflow objects that the server would accept, as (name of the object, hash of what is wanted).
     pub planned: BTreeSet<(String, String)>,
-    /// What was read of the vertices and pods of pipelines.
+    /// What was read of the vertices and pods of pipelines, and of the pods of MonoVertices, by name.
     pub planes: BTreeMap<String, DataPlane>,
     /// Instances of isolated copies whose leases were deleted.
     pub deleted_leases: BTreeSet<String>,
@@ -289,6 +308,8 @@ impl Step {
             Self::WriteStatus { .. }
                 | Self::WriteChildStatus { .. }
                 | Self::WritePipelineStatus { .. }
+                | Self::WriteIsbServiceStatus { .. }
+                | Self::WriteMonoVertexStatus { .. }
                 | Self::SetFinalizers(_)
         )
     }

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::{Condition, ConditionType, Conditions, NumaflowControllerRolloutStatus, Phase, PipelineRolloutStatus};
+use crate::api::{
+    Condition, ConditionType, Conditions, IsbServiceRolloutStatus, MonoVertexRolloutStatus,
+    NumaflowControllerRolloutStatus, Phase, PipelineRolloutStatus,
+};
 
 /// What a turn comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,4 +169,4 @@ macro_rules! statuses {
     };
 }
 
-statuses!(NumaflowControllerRolloutStatus, PipelineRolloutStatus);
+statuses!(IsbServiceRolloutStatus, MonoVertexRolloutStatus, NumaflowControllerRolloutStatus, PipelineRolloutStatus);

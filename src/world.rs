@@ -11,13 +11,16 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::Deserialize as _;
 
 use crate::{
-    api::{NumaflowController, NumaflowControllerRollout, PipelineRollout, short_hash},
+    api::{
+        IsbServiceRollout, MonoVertexRollout, NumaflowController, NumaflowControllerRollout, PipelineRollout,
+        short_hash,
+    },
     changes::{self, Rulebook, Rules, Written},
     definitions::{Catalogue, Definition, Parsed, cluster_scoped},
     fallback::{Fallbacks, Fault, Said},
     live::{Live, ObjectId},
     manifest::Manifest,
-    numaflow::{Dependant, Dependants, IsbSeen, LivePipeline},
+    numaflow::{Dependant, Dependants, LiveIsb, LiveMonoVertex, LivePipeline},
     settings::Defaults,
     store::Store,
 };
@@ -133,13 +136,6 @@ pub struct ChangesConfig {
     pub written: Written,
 }
 
-/// A Numaflow object, as far as it matters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NumaflowObject {
-    /// Instance that manages it; empty for the one without a name.
-    pub instance: String,
-}
-
 /// All stores.
 #[derive(Debug)]
 pub struct World {
@@ -153,12 +149,16 @@ pub struct World {
     pub namespaces: Arc<Store<NamespaceState>>,
     /// PipelineRollouts.
     pub pipeline_rollouts: Arc<Store<Decoded<PipelineRollout>>>,
+    /// ISBServiceRollouts.
+    pub isb_rollouts: Arc<Store<Decoded<IsbServiceRollout>>>,
+    /// MonoVertexRollouts.
+    pub mono_vertex_rollouts: Arc<Store<Decoded<MonoVertexRollout>>>,
     /// Numaflow's Pipelines.
     pub pipelines: Arc<Store<LivePipeline>>,
     /// Numaflow's ISB services.
-    pub isb_services: Arc<Store<IsbSeen>>,
+    pub isb_services: Arc<Store<LiveIsb>>,
     /// Numaflow's MonoVertices.
-    pub mono_vertices: Arc<Store<NumaflowObject>>,
+    pub mono_vertices: Arc<Store<LiveMonoVertex>>,
     /// Definitions ConfigMaps; the catalogue holds what they say.
     pub config_maps: Arc<Store<DefinitionsMap>>,
     /// What the ConfigMaps say.
@@ -217,6 +217,8 @@ impl World {
             revisions: Arc::new(Store::new(names())),
             namespaces: Arc::new(Store::new([CLUSTER.to_owned()])),
             pipeline_rollouts: Arc::new(Store::new(names())),
+            isb_rollouts: Arc::new(Store::new(names())),
+            mono_vertex_rollouts: Arc::new(Store::new(names())),
             pipelines: Arc::new(Store::new(names())),
             isb_services: Arc::new(Store::new(names())),
             mono_vertices: Arc::new(Store::new(names())),
@@ -361,9 +363,11 @@ impl World {
             let object = |(name, instance)| Dependant { kind: kind.to_owned(), name, instance };
             dependants.objects.extend(found.into_iter().map(object));
         };
-        let isb = self.isb_services.in_namespace(namespace).into_iter().map(|(name, i)| (name, i.instance.clone()));
+        let isb =
+            self.isb_services.in_namespace(namespace).into_iter().map(|(name, i)| (name, i.instance().to_owned()));
         add("InterStepBufferService", self.isb_services.synced(), isb.collect());
-        let mono = self.mono_vertices.in_namespace(namespace).into_iter().map(|(name, m)| (name, m.instance.clone()));
+        let mono =
+            self.mono_vertices.in_namespace(namespace).into_iter().map(|(name, m)| (name, m.instance().to_owned()));
         add("MonoVertex", self.mono_vertices.synced(), mono.collect());
         let pipelines = self.pipelines.in_namespace(namespace).into_iter();
         add("Pipeline", self.pipelines.synced(), pipelines.map(|(name, p)| (name, p.instance().to_owned())).collect());
@@ -381,24 +385,55 @@ impl World {
         self.pipelines.serves(self.watch_of(namespace))
     }
 
-    /// What is not known, or may have changed unseen, of what decisions about pipelines are made from; empty when everything
-    /// is known.
+    /// What is not known, or may have changed unseen, of what decisions about pipelines and ISB services are made from; empty
+    /// when everything is known.
     #[must_use]
     pub fn unknown_for_pipelines(&self, namespace: &str) -> Vec<String> {
         // A namespace that cannot be watched says nothing about the others.
         let watch = self.watch_of(namespace);
-        let configs = &self.changes_configs;
-        let changes =
-            if configs.synced() { configs.stale().then_some("the watch fails") } else { Some("not listed yet") };
-        let troubles = [
+        Self::troubles([
             ("NumaflowControllerRollouts", self.rollouts.trouble_of(watch)),
             ("PipelineRollouts", self.pipeline_rollouts.trouble_of(watch)),
+            ("ISBServiceRollouts", self.isb_rollouts.trouble_of(watch)),
             ("Pipelines", self.pipelines.trouble_of(watch)),
             ("InterStepBufferServices", self.isb_services.trouble_of(watch)),
             ("namespace-level ConfigMaps", self.namespace_configs.trouble_of(watch)),
-            ("usde-config ConfigMaps", changes),
-        ];
-        troubles.into_iter().filter_map(|(what, trouble)| Some(format!("{what} ({})", trouble?))).collect()
+            ("usde-config ConfigMaps", self.trouble_of_changes()),
+        ])
+    }
+
+    /// The same for decisions about MonoVertices.
+    #[must_use]
+    pub fn unknown_for_mono_vertices(&self, namespace: &str) -> Vec<String> {
+        let watch = self.watch_of(namespace);
+        Self::troubles([
+            ("MonoVertexRollouts", self.mono_vertex_rollouts.trouble_of(watch)),
+            ("MonoVertices", self.mono_vertices.trouble_of(watch)),
+            ("NumaflowControllerRollouts", self.rollouts.trouble_of(watch)),
+            ("namespace-level ConfigMaps", self.namespace_configs.trouble_of(watch)),
+            ("usde-config ConfigMaps", self.trouble_of_changes()),
+        ])
+    }
+
+    fn trouble_of_changes(&self) -> Option<&'static str> {
+        let configs = &self.changes_configs;
+        if configs.synced() { configs.stale().then_some("the watch fails") } else { Some("not listed yet") }
+    }
+
+    fn troubles<const N: usize>(all: [(&str, Option<&'static str>); N]) -> Vec<String> {
+        all.into_iter().filter_map(|(what, trouble)| Some(format!("{what} ({})", trouble?))).collect()
+    }
+
+    /// Whether the server serves ISB services, as far as those who watch a namespace know.
+    #[must_use]
+    pub fn serves_isb_services(&self, namespace: &str) -> bool {
+        self.isb_services.serves(self.watch_of(namespace))
+    }
+
+    /// Whether the server serves MonoVertices, as far as those who watch a namespace know.
+    #[must_use]
+    pub fn serves_mono_vertices(&self, namespace: &str) -> bool {
+        self.mono_vertices.serves(self.watch_of(namespace))
     }
 
     /// One copy of every definition: hundreds of rollouts pin the same ones.
@@ -507,6 +542,8 @@ impl World {
         look(self.rollouts.synced(), "NumaflowControllerRollouts");
         look(self.controllers.synced(), "NumaflowControllers");
         look(self.pipeline_rollouts.synced(), "PipelineRollouts");
+        look(self.isb_rollouts.synced(), "ISBServiceRollouts");
+        look(self.mono_vertex_rollouts.synced(), "MonoVertexRollouts");
         look(self.revisions.synced(), "ControllerRevisions");
         // An operator for some namespaces may not be allowed to list them all; the answers to its writes tell as well.
         look(self.namespaces.synced() || self.scoped, "Namespaces");

@@ -35,13 +35,13 @@ pub use mono_vertex::{
 pub use pause::{DrainProgress, PauseAnswer, PauseRequest, PauseStatus, PpndSpec, answer, pausing};
 pub use phase::Phase;
 pub use pipeline::{
-    PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec, PipelineRolloutStatus,
-    PipelineStrategySpec, PipelineTemplate, ResumeSpec, Wedge,
+    PipelinePause, PipelinePpndSpec, PipelineRollout, PipelineRolloutSpec, PipelineRolloutStatus, PipelineStrategySpec,
+    PipelineTemplate, ResumeSpec, Wedge,
 };
 pub use rollout::{
-    Assessment, ControllerSpec, ControllerUnavailable, ForcePromoted, HistoryEntry,
-    LastAttempt, NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus,
-    Promoted, Stage, StrategySpec, Upgrade,
+    Assessment, ControllerSpec, ControllerUnavailable, ForcePromoted, HistoryEntry, LastAttempt,
+    NumaflowControllerRollout, NumaflowControllerRolloutSpec, NumaflowControllerRolloutStatus, Promoted, Stage,
+    StrategySpec, Upgrade,
 };
 pub use template::{Raw, TemplateMetadata};
 pub use wait::{Wait, WaitError};

@@ -18,13 +18,16 @@ use crate::{
     api::{MANAGER_LIFECYCLE, MANAGER_NUMAFLOW},
     kinds,
     live::{ANNOTATION_APPLIED, Version},
-    numaflow::{DataPlane, IsbSeen, LivePipeline, VertexPod, VertexSeen},
+    numaflow::{DataPlane, LiveIsb, LiveMonoVertex, LivePipeline, VertexPod, VertexSeen},
     plan::{About, Refusal},
     store::Seen,
 };
 
 /// Label of Numaflow on vertices and their pods: the pipeline that they belong to.
 const LABEL_PIPELINE: &str = "numaflow.numaproj.io/pipeline-name";
+
+/// Label of Numaflow on pods of a MonoVertex: the one that they belong to.
+const LABEL_MONO_VERTEX: &str = "numaflow.numaproj.io/mono-vertex-name";
 
 impl Cluster {
     /// Applies an object that belongs to the subject. One that is expected must be there, of that very version; where none is,
@@ -170,6 +173,22 @@ impl Cluster {
         plane
     }
 
+    /// Reads the pods of a MonoVertex, as they are now. What cannot be read is said so in the answer.
+    pub(super) async fn look_at_mono_vertex(&self, namespace: &str, name: &str) -> DataPlane {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let of_it = format!("{LABEL_MONO_VERTEX}={name},app.kubernetes.io/component=mono-vertex");
+        let mut plane = DataPlane::default();
+        match limited(pods.list(&ListParams::default().labels(&of_it))).await {
+            Ok(list) => plane.pods = list.items.iter().map(VertexPod::of).collect(),
+            Err(error) => {
+                let says = format!("pods: {}", with_sources(&error));
+                tracing::warn!(namespace, mono_vertex = name, says, "cannot be looked at");
+                plane.unreadable = Some(says);
+            }
+        }
+        plane
+    }
+
     fn numaflow(&self, namespace: &str, kind: &str) -> Result<Api<DynamicObject>, Failure> {
         let resource = kinds::numaflow(kind).ok_or_else(|| mistake(&format!("{kind} is no kind of Numaflow's")))?;
         Ok(Api::namespaced_with(self.client.clone(), namespace, &resource))
@@ -194,7 +213,10 @@ impl Cluster {
                 self.world.pipelines.offer(key, seen, LivePipeline::read(&object.metadata, &object.data));
             }
             "InterStepBufferService" => {
-                self.world.isb_services.offer(key, seen, IsbSeen::read(&object.metadata, &object.data));
+                self.world.isb_services.offer(key, seen, LiveIsb::read(&object.metadata, &object.data));
+            }
+            "MonoVertex" => {
+                self.world.mono_vertices.offer(key, seen, LiveMonoVertex::read(&object.metadata, &object.data));
             }
             _ => {}
         }
@@ -205,6 +227,7 @@ impl Cluster {
         match kind {
             "Pipeline" => drop(self.world.pipelines.forget(&key, &gone)),
             "InterStepBufferService" => drop(self.world.isb_services.forget(&key, &gone)),
+            "MonoVertex" => drop(self.world.mono_vertices.forget(&key, &gone)),
             _ => {}
         }
     }

@@ -22,8 +22,9 @@ use super::{
 };
 use crate::{
     api::{
-        FINALIZER, GROUP, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, NumaflowController,
-        NumaflowControllerRollout, NumaflowControllerSpec, PipelineRollout, UpgradeState, VERSION, label_value,
+        FINALIZER, GROUP, IsbServiceRollout, LABEL_PARENT, LABEL_UPGRADE_STATE, MANAGER_OWN, MonoVertexRollout,
+        NumaflowController, NumaflowControllerRollout, NumaflowControllerSpec, PipelineRollout, UpgradeState, VERSION,
+        label_value,
     },
     definitions::Definition,
     live::Version,
@@ -63,6 +64,18 @@ impl Own for PipelineRollout {
     }
 }
 
+impl Own for IsbServiceRollout {
+    fn store(world: &World) -> &Store<Decoded<Self>> {
+        &world.isb_rollouts
+    }
+}
+
+impl Own for MonoVertexRollout {
+    fn store(world: &World) -> &Store<Decoded<Self>> {
+        &world.mono_vertex_rollouts
+    }
+}
+
 impl Cluster {
     pub(super) async fn set_finalizers(&self, subject: &Subject, finalizers: &[String]) -> Result<(), Failure> {
         let patch = json_patch(&finalizers_patch(subject.meta(), finalizers))?;
@@ -71,6 +84,8 @@ impl Cluster {
             Subject::Controller(_) => self.keep(self.patch_subject::<NumaflowController>(subject, &patch).await?),
             Subject::Namespace(_) => return Err(mistake("a namespace has no finalizer of ours")),
             Subject::Pipeline(_) => self.keep(self.patch_subject::<PipelineRollout>(subject, &patch).await?),
+            Subject::IsbService(_) => self.keep(self.patch_subject::<IsbServiceRollout>(subject, &patch).await?),
+            Subject::MonoVertex(_) => self.keep(self.patch_subject::<MonoVertexRollout>(subject, &patch).await?),
         }
         Ok(())
     }

@@ -3,42 +3,40 @@
 //! What the service says of itself is not enough: after a change it says for a moment that it is healthy still, because its
 //! controller has read an old StatefulSet; and which version it runs it does not say at all.
 
+use std::ops::Deref;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::Held;
-use crate::api::ANNOTATION_INSTANCE;
+use super::LiveObject;
 
-/// An ISB service, as far as it matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IsbSeen {
-    /// Instance that manages it.
-    pub instance: String,
-    /// Whether it says that it is healthy, about the spec as it is now.
-    pub says_healthy: bool,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// What holds it when it is deleted.
-    pub held: Held,
+/// An ISB service as last seen. It is an object of Numaflow's like any other, and says more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveIsb {
+    /// What it has like all others.
+    pub object: LiveObject,
 }
 
-impl IsbSeen {
+impl Deref for LiveIsb {
+    type Target = LiveObject;
+
+    fn deref(&self) -> &LiveObject {
+        &self.object
+    }
+}
+
+impl LiveIsb {
     /// Reads an ISB service as the API server gives it.
     #[must_use]
     pub fn read(metadata: &ObjectMeta, data: &Value) -> Self {
-        let status = &data["status"];
-        let observed = status["observedGeneration"].as_i64() == metadata.generation;
-        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let instance = metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
-        Self {
-            instance: instance.unwrap_or_default(),
-            says_healthy: observed
-                && status["phase"] == "Running"
-                && conditions.iter().all(|condition| condition["status"] == "True"),
-            deleting: metadata.deletion_timestamp.is_some(),
-            held: Held::of(metadata),
-        }
+        Self { object: LiveObject::read(metadata, data) }
+    }
+
+    /// Whether it says that it is healthy, about the spec as it is now.
+    #[must_use]
+    pub fn says_healthy(&self) -> bool {
+        self.is_observed() && self.phase == "Running" && self.conditions.values().all(|(status, ..)| status == "True")
     }
 }
 
@@ -249,7 +247,7 @@ mod tests {
                 {"type": "Configured", "status": "True"}, {"type": "ChildrenResourcesHealthy", "status": ready},
             ]}})
         };
-        let healthy = |data: &Value| IsbSeen::read(&metadata, data).says_healthy;
+        let healthy = |data: &Value| LiveIsb::read(&metadata, data).says_healthy();
         assert!(healthy(&status(2, "Running", "True")));
         assert!(!healthy(&status(1, "Running", "True")));
         assert!(!healthy(&status(2, "Pending", "True")));

@@ -3,6 +3,7 @@
 mod dependants;
 mod held;
 mod isb;
+mod mono_vertex;
 mod object;
 mod ownership;
 mod patience;
@@ -11,7 +12,8 @@ mod plane;
 
 pub use dependants::{Dependant, Dependants};
 pub use held::Held;
-pub use isb::{IsbEvidence, IsbSeen, StatefulSetSeen};
+pub use isb::{IsbEvidence, LiveIsb, StatefulSetSeen};
+pub use mono_vertex::LiveMonoVertex;
 pub use object::LiveObject;
 pub use ownership::{Ownership, covers};
 pub use patience::{GRACE, budget, last_wait};

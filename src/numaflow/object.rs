@@ -110,6 +110,14 @@ impl LiveObject {
         self.annotations.get(ANNOTATION_APPLIED).map(String::as_str)
     }
 
+    /// Whether two looks at an object differ in nothing that anything is decided from.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let mut other = other.clone();
+        other.version.resource_version.clone_from(&self.version.resource_version);
+        *self == other
+    }
+
     /// Whether Numaflow has seen the spec as it is now.
     #[must_use]
     pub fn is_observed(&self) -> bool {

@@ -1,12 +1,9 @@
 //! From the stores to a snapshot of one PipelineRollout, and what the rollouts of controllers get to see of pipelines.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    api::{LABEL_PARENT, NumaflowControllerRollout, PipelineRollout, child_number, label_value},
+    api::{NumaflowControllerRollout, PipelineRollout},
     changes::Kind,
     numaflow::LivePipeline,
     pipeline::snapshot::{Controller, Request, Scope, Snapshot},
@@ -19,20 +16,11 @@ use crate::{
 #[must_use]
 pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned) -> Snapshot {
     let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
-    let name = rollout.metadata.name.as_deref().unwrap_or_default();
     let pipelines = world.pipelines.in_namespace(namespace);
     let count = pipelines.len();
-    let mut children = BTreeMap::new();
-    let mut foreign_children = BTreeSet::new();
-    for (child, pipeline) in pipelines {
-        if belongs_to(&pipeline, rollout) {
-            children.insert(child, pipeline);
-        } else if child_number(name, &child).is_some() {
-            foreign_children.insert(child);
-        }
-    }
-    let controllers: Vec<Arc<NumaflowControllerRollout>> =
-        world.rollouts.in_namespace(namespace).into_iter().filter_map(|(_, r)| r.good().cloned()).collect();
+    let recorded = rollout.status.as_ref().map(|s| s.child.as_str()).unwrap_or_default();
+    let (children, foreign_children) = super::children(pipelines, &rollout.metadata, recorded);
+    let controllers = controllers(world, namespace);
     Snapshot {
         rollout: rollout.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
@@ -42,7 +30,7 @@ pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned
         requests: controllers.iter().filter_map(|r| request(r)).collect(),
         unknown: world.unknown_for_pipelines(namespace),
         controllers: health(&controllers),
-        isb: world.isb_services.in_namespace(namespace).into_iter().map(|(name, isb)| (name, (*isb).clone())).collect(),
+        isb: world.isb_services.in_namespace(namespace).into_iter().collect(),
         pipelines: count,
         strategy: world.defaults(namespace).strategy,
         rules: world.rules(Kind::Pipeline),
@@ -50,17 +38,10 @@ pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned
     }
 }
 
-/// Whether a pipeline belongs to this rollout: by its owner or, where somebody took that away, by label and name.
+/// Whether a pipeline belongs to this rollout.
 fn belongs_to(pipeline: &LivePipeline, rollout: &PipelineRollout) -> bool {
-    let name = rollout.metadata.name.as_deref().unwrap_or_default();
-    if let Some((_, _, owner)) = &pipeline.owner {
-        return rollout.metadata.uid.as_ref() == Some(owner);
-    }
-    // Of one that lost its owner and its labels too, it is on record that it is ours.
     let recorded = rollout.status.as_ref().is_some_and(|s| s.child == pipeline.version.name);
-    let ours = recorded && pipeline.ownership.ours.is_some();
-    let labelled = pipeline.labels.get(LABEL_PARENT).is_some_and(|parent| *parent == label_value(name));
-    (ours || labelled) && child_number(name, &pipeline.version.name).is_some()
+    super::belongs_to(pipeline, &rollout.metadata, recorded)
 }
 
 /// The request of a controller's rollout, while it stands.
@@ -82,8 +63,13 @@ fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
     })
 }
 
+/// The rollouts of controllers in a namespace.
+pub(super) fn controllers(world: &World, namespace: &str) -> Vec<Arc<NumaflowControllerRollout>> {
+    world.rollouts.in_namespace(namespace).into_iter().filter_map(|(_, r)| r.good().cloned()).collect()
+}
+
 /// How the controllers are, by instance. Where several claim one, it is gone only if all say so.
-fn health(rollouts: &[Arc<NumaflowControllerRollout>]) -> BTreeMap<String, Controller> {
+pub(super) fn health(rollouts: &[Arc<NumaflowControllerRollout>]) -> BTreeMap<String, Controller> {
     let mut all: BTreeMap<String, Controller> = BTreeMap::new();
     for status in rollouts.iter().filter_map(|r| r.status.as_ref()) {
         let attempted = status.upgrade.as_ref().map(|u| &u.instance_id);
@@ -123,5 +109,5 @@ pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
 /// The ISB services of a namespace: name and instance.
 pub(super) fn isb_services(world: &World, namespace: &str) -> Vec<(String, String)> {
     let all = world.isb_services.in_namespace(namespace).into_iter();
-    all.map(|(name, isb)| (name, isb.instance.clone())).collect()
+    all.map(|(name, isb)| (name, isb.instance().to_owned())).collect()
 }

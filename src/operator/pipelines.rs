@@ -1,33 +1,29 @@
-//! What pipelines bring: their watches, those of what they use, and the turns that a change calls for. Requests and answers
+//! What pipelines bring: their watches, and the turns that a change calls for. Requests and answers
 //! go both ways between the rollouts of controllers and those of pipelines; whoever is asked, or is waiting, is told at once.
 
 use std::sync::Arc;
 
-use kube::{
-    api::DynamicObject,
-    core::{DeserializeGuard, PartialObjectMeta},
-    runtime::watcher,
-};
+use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
 use super::{Operator, Task, watches::decode};
 use crate::{
     api::{
-        ANNOTATION_INSTANCE, LABEL_PARENT, NumaflowControllerRollout, NumaflowControllerRolloutStatus, PauseAnswer,
-        PauseRequest, PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
+        LABEL_PARENT, NumaflowControllerRollout, NumaflowControllerRolloutStatus, PauseAnswer, PauseRequest,
+        PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
     },
     kinds,
-    numaflow::{IsbSeen, LivePipeline},
-    pipeline::isb_wanted,
+    numaflow::LivePipeline,
     store::Change,
-    world::{Decoded, NumaflowObject},
+    world::Decoded,
 };
 
-/// What pipelines are asked for by the rollout of a controller, and what they are told of it.
+/// What the rollouts of the data plane are asked for by the rollout of a controller, and what they are told of it.
 #[derive(PartialEq)]
 struct Asks<'a> {
     request: Option<&'a PauseRequest>,
-    promoted: Option<&'a str>,
+    /// Instance and revision: what is promoted says which ISB services its controller knows.
+    promoted: Option<(&'a str, &'a str)>,
     attempted: Option<&'a str>,
     gone: bool,
 }
@@ -36,7 +32,7 @@ impl<'a> Asks<'a> {
     fn of(status: Option<&'a NumaflowControllerRolloutStatus>) -> Option<Self> {
         status.map(|status| Self {
             request: status.pause_request.as_ref(),
-            promoted: status.promoted.as_ref().map(|p| p.instance_id.as_str()),
+            promoted: status.promoted.as_ref().map(|p| (p.instance_id.as_str(), p.revision.as_str())),
             attempted: status.upgrade.as_ref().map(|u| u.instance_id.as_str()),
             gone: status.controller_unavailable.as_ref().is_some_and(|c| c.gone),
         })
@@ -87,40 +83,6 @@ impl Operator {
                 move |c| this.pipeline_changed(c),
             );
         }
-        if let Some(resource) = kinds::numaflow("InterStepBufferService") {
-            let this = self.clone();
-            self.spawn(
-                tasks,
-                scope,
-                "InterStepBufferServices",
-                &self.world.isb_services,
-                self.dynamic(scope, &resource),
-                watcher::Config::default(),
-                |object: &DynamicObject| IsbSeen::read(&object.metadata, &object.data),
-                move |c| this.isb_service_changed(c),
-            );
-        }
-        if let Some(resource) = kinds::numaflow("MonoVertex") {
-            let this = self.clone();
-            self.spawn(
-                tasks,
-                scope,
-                "MonoVertices",
-                &self.world.mono_vertices,
-                self.metadata(scope, &resource),
-                watcher::Config::default(),
-                |object: &PartialObjectMeta<DynamicObject>| {
-                    let annotations = object.metadata.annotations.as_ref();
-                    let instance = annotations.and_then(|a| a.get(ANNOTATION_INSTANCE)).cloned();
-                    NumaflowObject { instance: instance.unwrap_or_default() }
-                },
-                move |change| {
-                    if change.old.is_some() && change.old != change.new {
-                        this.enqueue_rollouts(&change.key.0);
-                    }
-                },
-            );
-        }
     }
 
     fn pipeline_rollout_changed(&self, change: &Change<Decoded<PipelineRollout>>) {
@@ -133,6 +95,7 @@ impl Operator {
         let status = |rollout: Option<&Arc<PipelineRollout>>| rollout.and_then(|r| r.status.clone());
         if there(old) != there(new) || answers_differently(status(old).as_ref(), status(new).as_ref()) {
             self.enqueue_rollouts(&namespace);
+            self.enqueue_isb_services(&namespace);
         }
     }
 
@@ -144,7 +107,7 @@ impl Operator {
         };
         let [said, says] = [old, new].map(|rollout| rollout.and_then(|r| r.status.as_ref()));
         if there(old) != there(new) || asks_differently(said, says) {
-            self.enqueue_pipelines(&change.key.0);
+            self.enqueue_data_plane(&change.key.0);
         }
     }
 
@@ -152,7 +115,7 @@ impl Operator {
         let namespace = &change.key.0;
         if let (Some(old), Some(new)) = (&change.old, &change.new) {
             // Numaflow writes the status every now and then, and says nothing new.
-            if is_same(old, new) {
+            if old.drained == new.drained && old.is_same(new) {
                 return;
             }
         }
@@ -160,19 +123,26 @@ impl Operator {
             self.enqueue_rollout_of(namespace, pipeline);
         }
         let matters = |pipeline: &Option<Arc<LivePipeline>>| {
-            pipeline
-                .as_ref()
-                .map(|p| (p.version.uid.clone(), p.instance().to_owned(), p.owner.clone(), p.deleting, p.grace()))
+            pipeline.as_ref().map(|p| {
+                (
+                    p.version.uid.clone(),
+                    [p.instance(), p.isb()].map(str::to_owned),
+                    p.owner.clone(),
+                    p.deleting,
+                    p.grace(),
+                )
+            })
         };
         if matters(&change.old) != matters(&change.new) {
             self.enqueue_rollouts(namespace);
+            self.enqueue_isb_services(namespace);
             if self.world.terminating(namespace) {
                 self.queue.add(Task::Namespace(namespace.clone()));
             }
         }
     }
 
-    fn enqueue_rollout_of(&self, namespace: &str, pipeline: &LivePipeline) {
+    pub(super) fn enqueue_rollout_of(&self, namespace: &str, pipeline: &LivePipeline) {
         match &pipeline.owner {
             Some((kind, name, _)) if kind == "PipelineRollout" => {
                 self.queue.add(Task::Pipeline(namespace.to_owned(), name.clone()));
@@ -189,36 +159,21 @@ impl Operator {
         }
     }
 
-    fn isb_service_changed(&self, change: &Change<IsbSeen>) {
-        if self.world.terminating(&change.key.0) {
-            self.queue.add(Task::Namespace(change.key.0.clone()));
-        }
-        if change.old == change.new {
-            return;
-        }
-        let (namespace, isb) = &change.key;
-        for (_, pipeline) in self.world.pipelines.in_namespace(namespace) {
-            if pipeline.isb() == isb {
-                self.enqueue_rollout_of(namespace, &pipeline);
-            }
-        }
-        // And those that have no pipeline yet.
-        for (name, decoded) in self.world.pipeline_rollouts.in_namespace(namespace) {
-            if decoded.good().is_some_and(|rollout| isb_wanted(rollout) == *isb) {
-                self.queue.add(Task::Pipeline(namespace.clone(), name));
-            }
-        }
-        let matters = |isb: &Option<Arc<IsbSeen>>| isb.as_ref().map(|isb| isb.instance.clone());
-        if matters(&change.old) != matters(&change.new) {
-            self.enqueue_rollouts(namespace);
+    /// Wants all rollouts of pipelines, ISB services and MonoVertices to be looked at.
+    pub(super) fn enqueue_whole_data_plane(&self) {
+        let pipelines = self.world.pipeline_rollouts.keys().into_iter().map(|(ns, name)| Task::Pipeline(ns, name));
+        let services = self.world.isb_rollouts.keys().into_iter().map(|(ns, name)| Task::IsbService(ns, name));
+        let mono = self.world.mono_vertex_rollouts.keys().into_iter().map(|(ns, name)| Task::MonoVertex(ns, name));
+        for task in pipelines.chain(services).chain(mono) {
+            self.queue.add(task);
         }
     }
 
-    /// Wants the rollouts of all pipelines to be looked at.
-    pub(super) fn enqueue_all_pipelines(&self) {
-        for (namespace, name) in self.world.pipeline_rollouts.keys() {
-            self.queue.add(Task::Pipeline(namespace, name));
-        }
+    /// Wants the rollouts of pipelines, ISB services and MonoVertices in a namespace to be looked at.
+    pub(super) fn enqueue_data_plane(&self, namespace: &str) {
+        self.enqueue_pipelines(namespace);
+        self.enqueue_isb_services(namespace);
+        self.enqueue_mono_vertices(namespace);
     }
 
     /// Wants the rollouts of pipelines to be looked at.
@@ -227,13 +182,6 @@ impl Operator {
             self.queue.add(Task::Pipeline(namespace.to_owned(), name));
         }
     }
-}
-
-/// Whether two looks at a pipeline differ in nothing that anything is decided from.
-fn is_same(old: &LivePipeline, new: &LivePipeline) -> bool {
-    let mut new = new.clone();
-    new.version.resource_version.clone_from(&old.version.resource_version);
-    *old == new
 }
 
 #[cfg(test)]
@@ -256,8 +204,8 @@ mod tests {
     fn a_heartbeat_of_the_status_is_no_change_and_a_phase_is() {
         let running = pipeline("1", &json!({"phase": "Running", "lastUpdated": "2026-01-01T00:00:00Z"}));
         let later = pipeline("2", &json!({"phase": "Running", "lastUpdated": "2026-01-01T00:10:00Z"}));
-        assert!(is_same(&running, &later));
-        assert!(!is_same(&running, &pipeline("2", &json!({"phase": "Pausing"}))));
+        assert!(running.is_same(&later));
+        assert!(!running.is_same(&pipeline("2", &json!({"phase": "Pausing"}))));
     }
 
     #[test]

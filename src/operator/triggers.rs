@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 
 use super::{
-    Operator, Task,
+    Operator, Task, isb_services,
     pipelines::{answers_differently, asks_differently},
 };
 use crate::{
@@ -58,16 +58,26 @@ impl Operator {
                     self.enqueue_controllers(namespace);
                 }
                 if asks_differently(before.status.as_ref(), Some(status)) {
-                    self.enqueue_pipelines(namespace);
+                    self.enqueue_data_plane(namespace);
                 }
+            }
+            (Subject::IsbService(before), Step::WriteIsbServiceStatus { status, .. })
+                if isb_services::asks_differently(before.status.as_ref(), Some(status)) =>
+            {
+                self.enqueue_pipelines(namespace);
+                self.enqueue_rollouts(namespace);
             }
             (Subject::Pipeline(before), Step::WritePipelineStatus { status, .. })
                 if answers_differently(before.status.as_ref(), Some(status)) =>
             {
                 self.enqueue_rollouts(namespace);
+                self.enqueue_isb_services(namespace);
             }
             // Of which instance a pipeline is, and whether it is there.
-            (_, Step::ApplyNumaflow { .. } | Step::DeleteNumaflow { .. }) => self.enqueue_rollouts(namespace),
+            (_, Step::ApplyNumaflow { .. } | Step::DeleteNumaflow { .. }) => {
+                self.enqueue_rollouts(namespace);
+                self.enqueue_isb_services(namespace);
+            }
             (Subject::Rollout(_) | Subject::Controller(_), Step::PatchNumaflow { .. }) => {
                 self.enqueue_pipelines(namespace);
             }
@@ -220,7 +230,7 @@ impl Operator {
 
     pub(super) fn enqueue_namespace(&self, namespace: &str) {
         self.enqueue_rollouts(namespace);
-        self.enqueue_pipelines(namespace);
+        self.enqueue_data_plane(namespace);
     }
 
     /// Wants the rollouts of controllers, and the NumaflowControllers without one, to be looked at.
@@ -253,6 +263,6 @@ impl Operator {
                 self.queue.add(Task::Controller(namespace, name));
             }
         }
-        self.enqueue_all_pipelines();
+        self.enqueue_whole_data_plane();
     }
 }

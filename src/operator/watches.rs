@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Resource, ResourceExt,
     api::DynamicObject,
-    core::{ApiResource, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
+    core::{ApiResource, DeserializeGuard, NamespaceResourceScope},
     runtime::watcher::{self, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -78,6 +78,8 @@ impl Operator {
             );
             self.watch_namespace_configs(tasks, scope);
             self.watch_pipelines(tasks, scope);
+            self.watch_isb_services(tasks, scope);
+            self.watch_mono_vertices(tasks, scope);
             for ((group, kind), store) in self.world.all_produced() {
                 if let Some(found) = kinds::usual(&group, &kind) {
                     self.watch_produced(tasks, scope, &found.resource, &store);
@@ -145,9 +147,9 @@ impl Operator {
             // What is decided without a list (that something is in use, say) is decided again with it.
             (News::FirstList, Some(namespace)) => this.enqueue_namespace(namespace),
             (News::FirstList, None) => this.enqueue_all(),
-            // Pipelines ask whether they are served, and whether what is known is old; nobody else does.
-            (News::Otherwise, Some(namespace)) => this.enqueue_pipelines(namespace),
-            (News::Otherwise, None) => this.enqueue_all_pipelines(),
+            // The data plane asks whether it is served, and whether what is known is old; nobody else does.
+            (News::Otherwise, Some(namespace)) => this.enqueue_data_plane(namespace),
+            (News::Otherwise, None) => this.enqueue_whole_data_plane(),
         };
         let watch = move || watcher(api.clone(), config.clone());
         tasks.spawn(async move { follow(scope, watch, store, read, changed, news).await });
@@ -216,17 +218,6 @@ impl Operator {
     }
 
     pub(super) fn dynamic(&self, scope: &(String, Option<String>), resource: &ApiResource) -> Api<DynamicObject> {
-        match &scope.1 {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
-            None => Api::all_with(self.client.clone(), resource),
-        }
-    }
-
-    pub(super) fn metadata(
-        &self,
-        scope: &(String, Option<String>),
-        resource: &ApiResource,
-    ) -> Api<PartialObjectMeta<DynamicObject>> {
         match &scope.1 {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
             None => Api::all_with(self.client.clone(), resource),

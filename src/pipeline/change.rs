@@ -56,7 +56,11 @@ impl Turn<'_> {
     pub(super) fn pending(&self, child: &LivePipeline) -> Pending {
         let Ok(desired) = &self.desired else { return Pending::Unknown };
         if child.applied() == Some(&desired.wanted.hash) {
-            return if drifted(child, &desired.wanted, desired.phase.is_some(), &self.next.left_alone) { Pending::Drift } else { Pending::None };
+            return if drifted(child, &desired.wanted, desired.phase.is_some(), &self.next.left_alone) {
+                Pending::Drift
+            } else {
+                Pending::None
+            };
         }
         if child.instance() != desired.instance() {
             // Numaflow never hands an object from one controller to another.
@@ -112,7 +116,9 @@ impl Turn<'_> {
         if let Pending::Recreate(_) = pending {
             return Applying::Now(vec![Step::DeleteNumaflow { kind: PIPELINE.kind, object: child.version.clone() }]);
         }
-        if let Some((patch, hash)) = removal(child, &desired.wanted, desired.phase.is_some()).filter(|(_, hash)| *hash != self.next.left_alone) {
+        if let Some((patch, hash)) =
+            removal(child, &desired.wanted, desired.phase.is_some()).filter(|(_, hash)| *hash != self.next.left_alone)
+        {
             if self.s.learned.refusals.iter().any(|r| r.reason == NOT_KEPT) {
                 // They come back: the server fills them in.
                 self.next.left_alone = hash;
@@ -174,7 +180,7 @@ impl Turn<'_> {
         else {
             return;
         };
-        let record = self.as_asked(desired, &self.retry()).blocked(refusal, self.next.last_attempt.as_ref(), self.now);
+        let record = self.as_asked(desired, &self.retry()).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
         self.next.last_attempt = Some(record);
         if let Some(pause) = self.next.pause.as_mut() {
             (pause.own_since, pause.cut_at) = (None, None);

@@ -18,9 +18,7 @@ use super::{
     want::Want,
 };
 use crate::{
-    api::{
-        ANNOTATION_RETRY, OnDrainTimeout, PipelineRolloutStatus, Wait, child_number,
-    },
+    api::{ANNOTATION_RETRY, OnDrainTimeout, PipelineRolloutStatus, Wait, child_number},
     finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step},

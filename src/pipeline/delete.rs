@@ -76,7 +76,7 @@ impl Turn<'_> {
         leaving
             .map(|isb| Step::PatchNumaflow {
                 kind: "InterStepBufferService",
-                object: isb.held.object.clone(),
+                object: isb.version.clone().of_any_state(),
                 patch: poke.clone(),
                 why: "a pipeline that it had to wait for is gone",
             })

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{LABEL_ISB, LABEL_ISB_CHILD, PipelineRollout, child_name, label_value},
+    api::{LABEL_ISB, LABEL_ISB_CHILD, PipelineRollout, label_value},
     numaflow::isb_of,
-    wrapped::{Names, PIPELINE, Wanted, take_phase},
+    wrapped::{PIPELINE, Wanted, take_phase},
 };
 
 /// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
@@ -120,37 +120,5 @@ impl Desired {
         let scale = found.map_or(&Value::Null, |v| &v["scale"]);
         let most = scale["max"].as_i64().unwrap_or(i64::MAX);
         scale["min"].as_i64().unwrap_or(1).max(0).min(most)
-    }
-}
-
-/// The ISB service that the pipeline of a rollout is to use: the one on record or, before there is one, the next.
-#[must_use]
-pub fn isb_wanted(rollout: &PipelineRollout) -> String {
-    let (metadata, status) = (&rollout.metadata, rollout.status.as_ref());
-    let next = || {
-        child_name(metadata.name.as_deref().unwrap_or_default(), status.and_then(|s| s.name_count).unwrap_or_default())
-    };
-    let name = status.map(|s| s.child.clone()).filter(|child| !child.is_empty()).unwrap_or_else(next);
-    let names = Names { word: PIPELINE.word, name: &name, namespace: metadata.namespace.as_deref().unwrap_or_default() };
-    names.fill(isb_of(&rollout.spec.pipeline.spec.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_isb_service_that_is_wanted_is_the_one_that_the_pipeline_will_name() {
-        let mut rollout: PipelineRollout = serde_json::from_value(json!({
-            "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "PipelineRollout",
-            "metadata": {"name": "my", "namespace": "team"},
-            "spec": {"pipeline": {"spec": {"interStepBufferServiceName": "{{.pipeline-namespace}}-{{.pipeline-name}}"}}},
-        }))
-        .unwrap();
-        assert_eq!(isb_wanted(&rollout), Desired::of(&rollout, "my-0").unwrap().isb());
-        rollout.status.get_or_insert_default().child = "my-3".to_owned();
-        assert_eq!(isb_wanted(&rollout), "team-my-3");
-        rollout.spec.pipeline.spec.0 = json!({});
-        assert_eq!(isb_wanted(&rollout), "default");
     }
 }

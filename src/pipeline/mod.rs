@@ -18,5 +18,4 @@ mod tests;
 mod want;
 
 pub use decide::decide;
-pub use desired::isb_wanted;
 pub use leaving::{Leaving, leave};

@@ -35,8 +35,8 @@ impl Turn<'_> {
         if child.phase != "Failed" || !child.is_observed() || child.is_misconfigured() {
             return None;
         }
-        let isb = self.s.isb.get(child.isb()).filter(|isb| isb.instance == child.instance())?;
-        if !isb.says_healthy || self.refusal().is_some() {
+        let isb = self.s.isb.get(child.isb()).filter(|isb| isb.instance() == child.instance())?;
+        if !isb.says_healthy() || self.refusal().is_some() {
             return None;
         }
         let failed = elapsed(self.next.failed_since.as_ref(), self.now);
@@ -85,7 +85,7 @@ impl Turn<'_> {
             && child.phase == "Failed"
             && child.paused_at().is_some()
             && !child.is_misconfigured()
-            && self.s.isb.get(child.isb()).is_some_and(|isb| isb.instance == child.instance())
+            && self.s.isb.get(child.isb()).is_some_and(|isb| isb.instance() == child.instance())
     }
 
     /// Whether it is still waited for such a one to be paused again. It has its time from when it was nudged with its ISB service
@@ -98,7 +98,7 @@ impl Turn<'_> {
             return false;
         }
         self.again(left);
-        let healthy = self.s.isb.get(child.isb()).is_some_and(|isb| isb.says_healthy);
+        let healthy = self.s.isb.get(child.isb()).is_some_and(|isb| isb.says_healthy());
         let nudged = self.nudged(child);
         if healthy && nudged >= TO_BE_BACK && nudged < OUTDATED {
             return false;

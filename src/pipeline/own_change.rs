@@ -11,9 +11,7 @@ use super::{
     want::{Want, key_of_change},
 };
 use crate::{
-    api::{
-        ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, OnDrainTimeout, PipelinePause, Wait, pausing,
-    },
+    api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, OnDrainTimeout, PipelinePause, Wait, pausing},
     numaflow::{LivePipeline, last_wait},
     plan::Event,
     time::{elapsed, not_before},

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{PipelineRollout, Strategy},
-    numaflow::{IsbSeen, LivePipeline},
+    numaflow::{LiveIsb, LivePipeline},
     plan::Learned,
 };
 
@@ -30,7 +30,7 @@ pub struct Snapshot {
     /// How the controllers of the namespace are, by instance; absent where no rollout manages one: then it is assumed alive.
     pub controllers: BTreeMap<String, Controller>,
     /// ISB services in the namespace, by name.
-    pub isb: BTreeMap<String, IsbSeen>,
+    pub isb: BTreeMap<String, Arc<LiveIsb>>,
     /// Pipelines in the namespace: what one controller has to do.
     pub pipelines: usize,
     /// Strategy of the namespace.

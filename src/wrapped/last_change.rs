@@ -79,7 +79,7 @@ impl Now<'_> {
 
     /// The record of a change that the server refuses, after the one that there is.
     #[must_use]
-    pub fn blocked(&self, refusal: Refusal, last: Option<&LastChange>, now: Timestamp) -> LastChange {
+    pub fn blocked(&self, refusal: &Refusal, last: Option<&LastChange>, now: Timestamp) -> LastChange {
         let tries = last.filter(|last| self.is(last)).map_or(0, |last| last.tries);
         LastChange {
             tries: tries.saturating_add(1),

@@ -15,7 +15,7 @@ use crate::{
     api::{PipelineRollout, PipelineRolloutStatus, Raw, Strategy},
     evidence::Evidence,
     live::Version,
-    numaflow::{DataPlane, IsbSeen, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
+    numaflow::{DataPlane, LiveIsb, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
         decide,
         snapshot::{Controller, Request, Scope, Snapshot},
@@ -263,10 +263,7 @@ impl Model {
             requests: self.requests.clone(),
             unknown: self.unknown.clone(),
             controllers: BTreeMap::from([(String::new(), Controller { gone: self.gone })]),
-            isb: BTreeMap::from([(
-                "default".to_owned(),
-                IsbSeen { says_healthy: self.isb_healthy, deleting: self.isb_deleting, ..Default::default() },
-            )]),
+            isb: BTreeMap::from([("default".to_owned(), Arc::new(self.isb_service()))]),
             pipelines: self.pipelines,
             strategy: self.strategy,
             rules: super::rules(),
@@ -342,6 +339,11 @@ impl Model {
             other => panic!("not a step about pipelines: {other:?}"),
         }
         true
+    }
+
+    fn isb_service(&self) -> LiveIsb {
+        let phase = if self.isb_healthy { "Running" } else { "Pending" };
+        LiveIsb { object: LiveObject { phase: phase.into(), deleting: self.isb_deleting, ..LiveObject::default() } }
     }
 
     fn apply(&mut self, body: &Value, expect: Option<&Version>) {

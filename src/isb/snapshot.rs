@@ -1,0 +1,48 @@
+//! Everything that a decision about one ISBServiceRollout is made from, as plain data.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    api::{IsbServiceRollout, Strategy},
+    changes::Rules,
+    numaflow::LiveIsb,
+    pipeline::snapshot::Controller,
+    plan::Learned,
+    rollout::snapshot::PipelineSeen,
+};
+
+/// One look at the world of one ISBServiceRollout.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The rollout.
+    pub rollout: Arc<IsbServiceRollout>,
+    /// Whether its namespace is being deleted.
+    pub namespace_terminating: bool,
+    /// Its ISB services, by name.
+    pub children: BTreeMap<String, Arc<LiveIsb>>,
+    /// Names that look like its ISB services' but belong to somebody else.
+    pub foreign_children: BTreeSet<String>,
+    /// Whether the API server serves InterStepBufferServices.
+    pub served: bool,
+    /// What is not known: while anything is, nobody is asked to pause and nothing is changed.
+    pub unknown: Vec<String>,
+    /// How the controllers of the namespace are, by instance; absent where no rollout manages one: then it is assumed alive.
+    pub controllers: BTreeMap<String, Controller>,
+    /// What the controllers are told about ISB services, by instance, where that can be read.
+    pub settings: BTreeMap<String, Arc<Value>>,
+    /// Pipelines in the namespace, on any ISB service.
+    pub pipelines: Vec<PipelineSeen>,
+    /// Whether pipelines could not be listed.
+    pub unlisted: bool,
+    /// Strategy of the namespace.
+    pub strategy: Strategy,
+    /// Which changes of ISB services need what.
+    pub rules: Arc<Rules>,
+    /// What this turn has learned from the server.
+    pub learned: Learned,
+}

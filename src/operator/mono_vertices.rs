@@ -1,0 +1,87 @@
+//! What MonoVertices bring: their watches, and the turns that a change calls for.
+
+use std::sync::Arc;
+
+use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
+use tokio::task::JoinSet;
+
+use super::{Operator, Task, watches::decode};
+use crate::{
+    api::{LABEL_PARENT, MonoVertexRollout, label_value},
+    kinds,
+    numaflow::LiveMonoVertex,
+    store::Change,
+    world::Decoded,
+};
+
+impl Operator {
+    pub(super) fn watch_mono_vertices(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+        let this = self.clone();
+        self.spawn(
+            tasks,
+            scope,
+            "MonoVertexRollouts",
+            &self.world.mono_vertex_rollouts,
+            self.api::<DeserializeGuard<MonoVertexRollout>>(scope),
+            watcher::Config::default(),
+            decode,
+            move |change: &Change<Decoded<MonoVertexRollout>>| {
+                let (namespace, name) = change.key.clone();
+                this.queue.add(Task::MonoVertex(namespace, name));
+            },
+        );
+        if let Some(resource) = kinds::numaflow("MonoVertex") {
+            let this = self.clone();
+            self.spawn(
+                tasks,
+                scope,
+                "MonoVertices",
+                &self.world.mono_vertices,
+                self.dynamic(scope, &resource),
+                watcher::Config::default(),
+                |object: &DynamicObject| LiveMonoVertex::read(&object.metadata, &object.data),
+                move |c| this.mono_vertex_changed(c),
+            );
+        }
+    }
+
+    fn mono_vertex_changed(&self, change: &Change<LiveMonoVertex>) {
+        let namespace = &change.key.0;
+        if let (Some(old), Some(new)) = (&change.old, &change.new)
+            && old.is_same(new)
+        {
+            return;
+        }
+        for mono_vertex in [&change.old, &change.new].into_iter().flatten() {
+            self.enqueue_rollout_of_mono_vertex(namespace, mono_vertex);
+        }
+        let instance = |seen: &Option<Arc<LiveMonoVertex>>| seen.as_ref().map(|m| m.instance().to_owned());
+        if instance(&change.old) != instance(&change.new) {
+            self.enqueue_rollouts(namespace);
+        }
+    }
+
+    fn enqueue_rollout_of_mono_vertex(&self, namespace: &str, mono_vertex: &LiveMonoVertex) {
+        match &mono_vertex.owner {
+            Some((kind, name, _)) if kind == "MonoVertexRollout" => {
+                self.queue.add(Task::MonoVertex(namespace.to_owned(), name.clone()));
+            }
+            Some(_) => {}
+            None => {
+                let Some(parent) = mono_vertex.labels.get(LABEL_PARENT) else { return };
+                for (name, _) in self.world.mono_vertex_rollouts.in_namespace(namespace) {
+                    if label_value(&name) == *parent {
+                        self.queue.add(Task::MonoVertex(namespace.to_owned(), name));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wants the rollouts of MonoVertices to be looked at.
+    pub(super) fn enqueue_mono_vertices(&self, namespace: &str) {
+        for (name, _) in self.world.mono_vertex_rollouts.in_namespace(namespace) {
+            self.queue.add(Task::MonoVertex(namespace.to_owned(), name));
+        }
+    }
+}
