@@ -12,6 +12,7 @@
 //! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
 //! | [`changes`] | which change of a pipeline, ISB service or MonoVertex needs what (pure) |
 //! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
+//! | [`drain`] | before something changes that pipelines depend on: who is asked to pause, who answers what, when nobody waits any longer (pure) |
 //! | [`pipeline`], [`numaflow`] | pipelines: what to do next, and what their states mean (pure) |
 //! | [`summary`], [`finalizer`], [`time`] | what a turn comes to, when an object is held and let go, how times in a status count (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |
@@ -29,6 +30,7 @@ pub mod cluster;
 pub mod config_file;
 pub mod controller;
 pub mod definitions;
+pub mod drain;
 pub mod evidence;
 pub mod fallback;
 pub mod finalizer;

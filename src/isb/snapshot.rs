@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::{
     api::{IsbServiceRollout, Strategy},
     changes::Rules,
+    drain::PipelineSeen,
     numaflow::LiveIsb,
     pipeline::snapshot::Controller,
     plan::Learned,
-    rollout::snapshot::PipelineSeen,
 };
 
 /// One look at the world of one ISBServiceRollout.

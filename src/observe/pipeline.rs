@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     api::{NumaflowControllerRollout, PipelineRollout},
     changes::Kind,
+    drain::{PipelineSeen, Scope},
     numaflow::LivePipeline,
-    pipeline::snapshot::{Controller, Request, Scope, Snapshot},
+    pipeline::snapshot::{Controller, Request, Snapshot},
     plan::Learned,
-    rollout::snapshot::PipelineSeen,
     world::World,
 };
 
@@ -80,7 +80,7 @@ pub(super) fn health(rollouts: &[Arc<NumaflowControllerRollout>]) -> BTreeMap<St
     all
 }
 
-/// The pipelines of a namespace as the rollouts of controllers see them.
+/// The pipelines of a namespace as those see them who ask for a pause.
 pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
     let rollouts: Vec<Arc<PipelineRollout>> = world
         .pipeline_rollouts
@@ -97,6 +97,7 @@ pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
             PipelineSeen {
                 name,
                 instance: pipeline.instance().to_owned(),
+                isb: pipeline.isb().to_owned(),
                 rollout: rollout.and_then(|r| r.metadata.name.clone()),
                 deleting: pipeline.deleting,
                 answers: status.map(|s| s.pause_requests.clone()).unwrap_or_default(),

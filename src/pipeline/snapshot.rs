@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{PipelineRollout, Strategy},
+    drain::Scope,
     numaflow::{LiveIsb, LivePipeline},
     plan::Learned,
 };
@@ -56,15 +57,6 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Whether the time is up: pipelines are to pause without draining any further.
     pub cut: bool,
-}
-
-/// Whose pipelines a request means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Those of a controller instance.
-    Instance(String),
-    /// Those of an ISB service, by the name that pipelines use.
-    Isb(String),
 }
 
 /// How the controller of an instance is.

@@ -8,10 +8,11 @@ use super::{
     change::Pending,
     decide::Turn,
     desired::{Desired, grace_of},
-    snapshot::{Request, Scope},
+    snapshot::Request,
 };
 use crate::{
     api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, LastForce, PipelinePause, answer, pausing},
+    drain::Scope,
     numaflow::{GRACE, LivePipeline},
     plan::Step,
     time::elapsed,
@@ -53,10 +54,7 @@ pub(super) const BY_SPEC: &str = "spec";
 impl Turn<'_> {
     /// Requests for a pause that mean a pipeline of this instance on this ISB service.
     pub(super) fn requests_of<'r>(&'r self, instance: &'r str, isb: &'r str) -> impl Iterator<Item = &'r Request> {
-        self.s.requests.iter().filter(move |request| match &request.scope {
-            Scope::Instance(wanted) => wanted == instance,
-            Scope::Isb(wanted) => wanted == isb,
-        })
+        self.s.requests.iter().filter(move |request| request.scope.means(instance, isb))
     }
 
     pub(super) fn allows_data_loss(&self) -> bool {
@@ -159,7 +157,8 @@ impl Turn<'_> {
         if self.is_gone(child) && !child.wants_paused() {
             return Some("no pod of its controller is available, so nobody can pause it".to_owned());
         }
-        let isb_changes = self.s.requests.iter().any(|r| r.scope == Scope::Isb(child.isb().to_owned()));
+        let isb = |r: &Request| matches!(r.scope, Scope::Isb(_)) && r.scope.means(child.instance(), child.isb());
+        let isb_changes = self.s.requests.iter().any(isb);
         if child.phase != "Failed" || isb_changes {
             return None;
         }

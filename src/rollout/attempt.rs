@@ -216,7 +216,7 @@ impl Turn<'_> {
         if reason != "Deleting"
             && let Some(text) = self.force()
         {
-            self.use_force(text, "nothing: the attempt that it was for ended before");
+            self.use_force(&text, "nothing: the attempt that it was for ended before");
         }
         self.end_drain(upgrade, message);
         self.next.upgrade = None;

@@ -98,7 +98,7 @@ impl<'a> Turn<'a> {
             && let Some(text) = self.force()
         {
             // It is this attempt's, which has no drain to be ended any more.
-            self.use_force(text, "nothing: there was no drain to wait for");
+            self.use_force(&text, "nothing: there was no drain to wait for");
         }
         if stage != Some(Stage::Verify) && self.wants_force_promote() {
             // It is this attempt's, which has nothing to skip any more.

@@ -36,7 +36,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let annotations = s.rollout.metadata.annotations.as_ref();
     let forced = annotations.and_then(|a| a.get(ANNOTATION_FORCE)).is_some_and(counts);
     if let Some(text) = turn.force().filter(|_| s.learned.own_refusal().is_none()) {
-        turn.use_force(text, DELETION);
+        turn.use_force(&text, DELETION);
         let status = NumaflowControllerRolloutStatus { last_force: turn.next.last_force, ..turn.stored };
         return Plan::of(vec![Step::WriteStatus { status: Box::new(status), events: Vec::new() }]);
     }

@@ -4,12 +4,12 @@
 use crate::{
     api::{Stage, Strategy, Upgrade},
     controller::standing::Standing,
+    drain::not_drained,
     manifest::Manifest,
     plan::{Event, Plan, Step},
     rollout::{
         attempt::{Holder, rolls},
         decide::Turn,
-        pause::not_drained,
         report,
     },
     summary::Summary,
@@ -104,7 +104,7 @@ impl Turn<'_> {
 
     /// Production's turn.
     pub(super) fn enter_cut_over(mut self, upgrade: Upgrade, rolls: bool, production: Option<&Standing>) -> Plan {
-        let lost = not_drained(&upgrade);
+        let lost = not_drained(upgrade.drain.as_ref());
         if !lost.is_empty() {
             let note = format!("before version {:?} is put in place: {lost}", upgrade.version);
             self.events.push(Event { warning: true, reason: "NotDrained", note });

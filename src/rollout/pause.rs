@@ -1,55 +1,47 @@
-//! The request for a pause, as it stands in the status of a rollout: who may make one, and when it ends. Pure.
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+//! The request for a pause of a rollout: whom it asks, which attempts may have one, and when it ends at the latest. Pure.
 
 use crate::{
-    api::{
-        ANNOTATION_FORCE, ConditionType, Conditions, DrainProgress, LastForce, PauseRequest, PauseStatus, Upgrade, Wait,
-    },
+    api::{ConditionType, Conditions, Upgrade},
+    drain::{self, Asking, InStatus, Scope},
     plan::{Plan, Step},
     rollout::{alive::in_production, decide::Turn},
-    words,
 };
 
-impl Turn<'_> {
-    /// Asks the pipelines of the instance to pause, for this attempt.
-    pub(super) fn request_pause(&mut self, attempt: &str) {
-        self.next.pause_request = Some(PauseRequest {
-            active: true,
-            attempt: attempt.to_owned(),
-            since: Some(self.not_before_now()),
-            drain_timeout: self.manner.drain_timeout.map(wait),
-            cut_at: None,
-        });
-        self.next.pause_request_status =
-            Some(PauseStatus { last_pause_begin_time: Some(Time(self.now)), ..PauseStatus::default() });
-    }
-
-    /// This rollout, as those who answer to it call it.
-    pub(super) fn requester(&self) -> String {
-        format!("NumaflowControllerRollout/{}", self.s.name())
-    }
-
-    /// Writes the time-out of the spec as it is now into the request: pipelines have their grace periods by it.
-    pub(super) fn renew_timeout(&mut self) {
-        let timeout = self.manner.drain_timeout.map(wait);
-        if let Some(request) = &mut self.next.pause_request {
-            request.drain_timeout = timeout;
+impl<'a> Turn<'a> {
+    /// This rollout, as it asks the pipelines of the running instance to pause for an attempt.
+    pub(super) fn asking(&self, upgrade: &Upgrade) -> Asking<'a> {
+        Asking {
+            by: format!("NumaflowControllerRollout/{}", self.s.name()),
+            attempt: upgrade.name.clone(),
+            what: format!("the drain of version {:?}", upgrade.version),
+            scope: Scope::Instance(self.stored.promoted.as_ref().map(|p| p.instance_id.clone()).unwrap_or_default()),
+            pipelines: &self.s.pipelines,
+            unlisted: self.s.dependants.unlisted.iter().any(|kind| kind == "Pipeline"),
+            timeout: self.manner.drain_timeout,
+            on_timeout: self.manner.on_drain_timeout,
+            force: self.force(),
+            gone: self.gone(),
         }
     }
 
-    /// The request of an attempt, while it stands.
-    pub(super) fn requested(&self, attempt: &str) -> Option<&PauseRequest> {
-        self.next.pause_request.as_ref().filter(|r| r.active && r.attempt == attempt)
+    /// What a drain writes into the status in the making.
+    pub(super) fn in_status(&mut self) -> InStatus<'_> {
+        InStatus {
+            request: &mut self.next.pause_request,
+            times: &mut self.next.pause_request_status,
+            last_force: &mut self.next.last_force,
+            now: self.now,
+        }
+    }
+
+    /// Whether the request of an attempt stands.
+    pub(super) fn asks(&self, attempt: &str) -> bool {
+        drain::standing(self.next.pause_request.as_ref(), attempt).is_some()
     }
 
     /// Ends the request, whosever it is.
     pub(super) fn withdraw(&mut self) {
-        if let Some(request) = self.next.pause_request.as_mut().filter(|r| r.active) {
-            request.active = false;
-            let times = self.next.pause_request_status.get_or_insert_default();
-            times.last_pause_end_time = Some(Time(self.now));
-        }
+        self.in_status().withdraw();
     }
 
     /// The write that ends a request whose attempt does not run: nothing else comes before it.
@@ -78,55 +70,18 @@ impl Turn<'_> {
     /// Puts the drain of an attempt that ends on record, and lets pipelines go.
     pub(super) fn end_drain(&mut self, upgrade: &Upgrade, why: &str) {
         self.withdraw();
-        if let Some(mut drain) = upgrade.drain.clone() {
-            if !drain.waiting_for.is_empty() && drain.ended.is_empty() {
-                drain.ended = format!("the attempt ended: {why}");
-            }
-            drain.waiting_for.clear();
-            self.next.last_drain = Some(drain);
+        if let Some(drain) = upgrade.drain.clone() {
+            self.next.last_drain = Some(drain::closed(drain, why));
         }
     }
 
     /// The text of a force annotation that has not been honoured yet.
     pub(super) fn force(&self) -> Option<String> {
-        let text = self.s.rollout.metadata.annotations.as_ref()?.get(ANNOTATION_FORCE)?;
-        let honoured = self.next.last_force.as_ref().is_some_and(|f| f.text == *text);
-        (!honoured && !text.is_empty()).then(|| text.clone())
+        drain::force(&self.s.rollout.metadata, self.next.last_force.as_ref())
     }
 
     /// Notes what a force annotation has ended: it is not honoured again.
-    pub(super) fn use_force(&mut self, text: String, ended: &str) {
-        self.next.last_force = Some(LastForce { text, ended: ended.to_owned(), at: Some(Time(self.now)) });
-    }
-}
-
-/// The words for what an attempt did not drain; empty where all was.
-pub(super) fn not_drained(upgrade: &Upgrade) -> String {
-    let none = DrainProgress::default();
-    let names = &upgrade.drain.as_ref().unwrap_or(&none).not_drained;
-    if names.is_empty() { String::new() } else { format!("not drained: {}", words::list(names, 10)) }
-}
-
-/// A duration as it is written in the API.
-fn wait(duration: std::time::Duration) -> Wait {
-    match duration.subsec_millis() {
-        0 => Wait(words::duration(duration)),
-        millis if duration.as_secs() == 0 => Wait(format!("{millis}ms")),
-        millis => Wait(format!("{}{millis}ms", words::duration(duration))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::wait;
-
-    #[test]
-    fn what_is_written_reads_as_the_same_duration() {
-        for millis in [0, 1, 250, 1500, 300_000, 5_400_250, 315_360_000_000] {
-            let duration = Duration::from_millis(millis);
-            assert_eq!(wait(duration).get(), Ok(duration), "{}", wait(duration));
-        }
+    pub(super) fn use_force(&mut self, text: &str, ended: &str) {
+        self.in_status().use_force(text, ended);
     }
 }

@@ -3,9 +3,9 @@
 use crate::{
     api::{AttemptResult, ConditionType, Conditions, HistoryEntry, Stage, Strategy},
     controller::{standing::Standing, target::Unresolved},
+    drain,
     rollout::{decide::Turn, snapshot::Revision},
     summary::{Summary, Unready},
-    time::of_day,
 };
 
 /// What is to be said, before it is written into conditions.
@@ -89,15 +89,9 @@ impl Report {
                 set(ConditionType::ProgressiveUpgradeSucceeded, done, reason, &last.message);
             }
         }
-        match turn.next.pause_request.as_ref().filter(|r| r.active) {
-            None => set(ConditionType::PausingPipelines, false, "NoPause", ""),
-            Some(request) => {
-                let since = request.since.as_ref().map(|t| of_day(t.0)).unwrap_or_default();
-                let words =
-                    format!("pipelines are asked to pause since {since}, for NumaflowController/{}", request.attempt);
-                set(ConditionType::PausingPipelines, true, "Pause", &words);
-            }
-        }
+        let attempted = |attempt: &str| format!("NumaflowController/{attempt}");
+        let (asked, reason, words) = drain::condition(turn.next.pause_request.as_ref(), attempted);
+        set(ConditionType::PausingPipelines, asked, reason, &words);
         match &self.missing {
             Some(missing) => set(ConditionType::DefinitionMissing, true, missing.reason, &missing.message),
             None => conditions.remove(ConditionType::DefinitionMissing),

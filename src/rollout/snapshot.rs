@@ -8,9 +8,10 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, PauseAnswer, UpgradeState},
+    api::{AppliedObject, NumaflowController, NumaflowControllerRollout, UpgradeState},
     controller::target::{Target, Unresolved},
     definitions::Definition,
+    drain::PipelineSeen,
     live::{Live, ObjectId},
     manifest::Manifest,
     numaflow::Dependants,
@@ -71,23 +72,6 @@ pub struct Revision {
     pub definition: Option<Arc<Definition>>,
     /// Secret that keeps the definition, if one does.
     pub secret: Option<String>,
-}
-
-/// A pipeline, as far as a drain is concerned.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PipelineSeen {
-    /// Its name.
-    pub name: String,
-    /// Instance that manages it; empty for the one without a name.
-    pub instance: String,
-    /// The PipelineRollout that manages it: one that exists, can be decoded, and is not being deleted.
-    pub rollout: Option<String>,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// What its rollout answers to those who ask for a pause.
-    pub answers: Vec<PauseAnswer>,
-    /// The grace period of its spec as it is now, in seconds.
-    pub grace: Option<i64>,
 }
 
 impl Snapshot {

@@ -7,13 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::{
     api::{Assessment, AttemptResult, Promoted, Stage, Upgrade},
     controller::standing::Standing,
+    drain::not_drained,
     manifest::Manifest,
     plan::{Event, Plan, Step},
     rollout::{
         attempt::rolls,
         decide::Turn,
         judge::{Health, Verdict, in_window},
-        pause::not_drained,
         report,
         upkeep::{HandOver, Teardown, taken},
     },
@@ -195,7 +195,7 @@ impl Turn<'_> {
 
     fn promote(mut self, upgrade: &Upgrade, standing: Option<&Standing>) -> Plan {
         self.next.promoted = Some(Promoted { name: upgrade.to.clone(), ..entering(upgrade) });
-        let how = match (upgrade.verify_skipped.as_str(), not_drained(upgrade)) {
+        let how = match (upgrade.verify_skipped.as_str(), not_drained(upgrade.drain.as_ref())) {
             ("", lost) if lost.is_empty() => String::new(),
             ("", lost) => format!("promoted; {lost}"),
             (why, lost) if lost.is_empty() => format!("promoted without Verify: {why}"),
@@ -296,7 +296,7 @@ impl Turn<'_> {
         if !trouble.is_empty() {
             message = format!("{message}, which is not healthy either: {trouble}");
         }
-        let lost = not_drained(upgrade);
+        let lost = not_drained(upgrade.drain.as_ref());
         if !lost.is_empty() {
             message = format!("{message}; {lost}");
         }
@@ -377,7 +377,7 @@ impl Turn<'_> {
 
     /// How often what no watch tells is looked at: often while pipelines are paused and nothing else is waited for.
     fn pace(&self, upgrade: &Upgrade, standing: Option<&Standing>) -> Duration {
-        let quick = self.requested(&upgrade.name).is_some() && standing.is_some_and(Standing::healthy);
+        let quick = self.asks(&upgrade.name) && standing.is_some_and(Standing::healthy);
         if quick { self.manner.interval.min(WHILE_PAUSED) } else { self.manner.interval }
     }
 }

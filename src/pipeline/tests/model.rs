@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{PipelineRollout, PipelineRolloutStatus, Raw, Strategy},
+    drain::Scope,
     evidence::Evidence,
     live::Version,
     numaflow::{DataPlane, LiveIsb, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
         decide,
-        snapshot::{Controller, Request, Scope, Snapshot},
+        snapshot::{Controller, Request, Snapshot},
     },
     plan::{About, Learned, Plan, Refusal, Step},
     time::is_ahead,

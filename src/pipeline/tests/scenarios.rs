@@ -256,7 +256,7 @@ fn two_requesters_and_a_change_of_its_own_share_one_pause_in_any_order() {
     );
     let mut second = m.requests[0].clone();
     second.by = "ISBServiceRollout/default".into();
-    second.scope = crate::pipeline::snapshot::Scope::Isb("default".into());
+    second.scope = crate::drain::Scope::Isb(vec!["default".into()]);
     m.requests.push(second);
     m.settle();
     assert_eq!(m.status().pause_requests.len(), 2);

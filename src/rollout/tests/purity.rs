@@ -6,10 +6,11 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 16] = [
+const PURE: [&str; 17] = [
     "api",
     "controller",
     "definitions",
+    "drain",
     "fallback",
     "numaflow",
     "pipeline",

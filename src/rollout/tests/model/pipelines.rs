@@ -4,8 +4,8 @@
 use super::*;
 use crate::{
     api::{DrainProgress, PauseAnswer, PauseRequest, answer},
+    drain::PipelineSeen,
     numaflow::{IsbEvidence, StatefulSetSeen},
-    rollout::snapshot::PipelineSeen,
     time::is_ahead,
 };
 
