@@ -60,6 +60,7 @@ fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
         since: request.since.as_ref().map(|t| t.0),
         timeout: request.drain_timeout.as_ref().and_then(|wait| wait.get().ok()),
         cut: request.cut_at.is_some(),
+        changing: false,
     })
 }
 

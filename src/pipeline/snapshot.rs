@@ -57,6 +57,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Whether the time is up: pipelines are to pause without draining any further.
     pub cut: bool,
+    /// Whether what asks is being changed right now: its pipelines may fail for that, and are paused for all that.
+    pub changing: bool,
 }
 
 /// How the controller of an instance is.

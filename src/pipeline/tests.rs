@@ -1,6 +1,7 @@
 //! What is decided for pipelines, told as stories about a model of a cluster with Numaflow in it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changing;
 mod clocks;
 mod deletion;
 mod force;

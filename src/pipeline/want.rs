@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     api::{ANNOTATION_ALLOW_DATA_LOSS, ANNOTATION_FORCE, LastForce, PipelinePause, answer, pausing},
-    drain::Scope,
     numaflow::{GRACE, LivePipeline},
     plan::Step,
     time::elapsed,
@@ -157,9 +156,9 @@ impl Turn<'_> {
         if self.is_gone(child) && !child.wants_paused() {
             return Some("no pod of its controller is available, so nobody can pause it".to_owned());
         }
-        let isb = |r: &Request| matches!(r.scope, Scope::Isb(_)) && r.scope.means(child.instance(), child.isb());
-        let isb_changes = self.s.requests.iter().any(isb);
-        if child.phase != "Failed" || isb_changes {
+        // While what it depends on is changed it may fail for that. Of one that failed before, nobody waits for the change.
+        let changing = self.requests_of(child.instance(), child.isb()).any(|r| r.changing);
+        if child.phase != "Failed" || changing {
             return None;
         }
         let failed = elapsed(self.next.failed_since.as_ref(), self.now);

@@ -181,6 +181,7 @@ impl Model {
             since: Some(self.now),
             timeout: timeout.map(Duration::from_secs),
             cut: false,
+            changing: false,
         }];
     }
 
