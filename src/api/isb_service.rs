@@ -167,7 +167,7 @@ pub struct IsbChange {
     /// How the drain stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainProgress>,
-    /// The spec that it had before, while it is changed in place: it comes back if the new one is not healthy.
+    /// Labels, annotations and spec from before, while it is changed in place: they come back if it does not get healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Raw>,
     /// Why it is taken back: one word.

@@ -1,20 +1,274 @@
 //! What to do next for one ISBServiceRollout. Pure: a snapshot and the time; it cannot fail.
+//!
+//! As for the other kinds, each call gives the next few steps, the status goes before the step that it is about, and everything
+//! that a step needs is in the API by then.
+
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
 
-use super::snapshot::Snapshot;
+use super::{change::Pending, clocks, delete, manner::Manner, snapshot::Snapshot};
 use crate::{
-    finalizer::{Hold, release},
-    plan::Plan,
+    api::{ANNOTATION_RETRY, IsbChange, IsbServiceRolloutStatus, IsbStage, child_number},
+    drain::InStatus,
+    finalizer::Hold,
+    numaflow::LiveIsb,
+    plan::{Event, Plan, Refusal, Step},
     settings::Defaults,
+    summary::Summary,
+    time::not_before,
+    wrapped::{ISB_SERVICE, Now, Wanted, current, next_name},
 };
 
 /// Decides the next steps.
 #[must_use]
-pub fn decide(snapshot: &Snapshot, _defaults: &Defaults, _now: Timestamp) -> Plan {
+pub fn decide(snapshot: &Snapshot, defaults: &Defaults, now: Timestamp) -> Plan {
     match Hold::of(&snapshot.rollout.metadata, snapshot.namespace_terminating) {
         Hold::First(plan) => plan,
-        Hold::Deleting => Plan::of(vec![release(&snapshot.rollout.metadata)]),
-        Hold::Held => Plan::default(),
+        Hold::Deleting => delete::decide(Turn::new(snapshot, defaults, now)),
+        Hold::Held => Turn::new(snapshot, defaults, now).decide(),
+    }
+}
+
+/// One decision in the making.
+pub(super) struct Turn<'a> {
+    pub(super) s: &'a Snapshot,
+    pub(super) now: Timestamp,
+    pub(super) manner: Manner,
+    /// The ISB service that pipelines use, if there is one.
+    pub(super) child: Option<&'a Arc<LiveIsb>>,
+    /// What is wanted, whatever its name: by its hash changes are told from each other. Or why that cannot be told.
+    pub(super) wanted: Result<Wanted, String>,
+    /// Text of the retry annotation.
+    pub(super) retry: String,
+    /// The status as stored, with clocks that run.
+    pub(super) stored: IsbServiceRolloutStatus,
+    /// The status in the making.
+    pub(super) next: IsbServiceRolloutStatus,
+    pub(super) events: Vec<Event>,
+    pub(super) again_after: Option<Duration>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, defaults: &Defaults, now: Timestamp) -> Self {
+        let metadata = &snapshot.rollout.metadata;
+        let stored = clocks::running(snapshot.rollout.status.clone().unwrap_or_default(), now);
+        let mut next = stored.clone();
+        next.observed_generation = metadata.generation.unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let manner = Manner::of(&snapshot.rollout, defaults);
+        let template = &snapshot.rollout.spec.inter_step_buffer_service;
+        let wanted = Wanted::of(ISB_SERVICE, metadata, template.metadata.as_ref(), &template.spec, "");
+        let retry = metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_RETRY)).cloned().unwrap_or_default();
+        Self {
+            s: snapshot,
+            now,
+            child: current(name, &snapshot.children, &stored.child),
+            wanted: wanted.and_then(|wanted| Manner::check(&snapshot.rollout).map(|()| wanted)),
+            manner,
+            retry,
+            stored,
+            next,
+            events: Vec::new(),
+            again_after: None,
+        }
+    }
+
+    /// Name of the rollout.
+    pub(super) fn name(&self) -> &str {
+        self.s.rollout.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// What is wanted, for an ISB service of this name.
+    ///
+    /// # Errors
+    /// A sentence that names the field and says what to do.
+    pub(super) fn wanted_for(&self, name: &str) -> Result<Wanted, String> {
+        let template = &self.s.rollout.spec.inter_step_buffer_service;
+        let metadata = &self.s.rollout.metadata;
+        Wanted::of(ISB_SERVICE, metadata, template.metadata.as_ref(), &template.spec, name)
+    }
+
+    fn decide(mut self) -> Plan {
+        if let Some(plan) = self.withdraw_stray() {
+            return plan;
+        }
+        if !self.s.served {
+            let words = "the API server does not serve Numaflow's InterStepBufferServices yet; install its \
+                 CustomResourceDefinitions";
+            return self.finish(Vec::new(), Summary::pending("KindNotServed", words));
+        }
+        if !self.s.unknown.is_empty() {
+            // What is not listed is not gone, and nobody is paused unseen.
+            let words = format!("waiting for {} to be listed", self.s.unknown.join(", "));
+            return self.finish(Vec::new(), Summary::pending("Starting", &words));
+        }
+        if let Some(child) = self.child {
+            child.version.name.clone_into(&mut self.next.child);
+        }
+        match self.stored.change.clone() {
+            Some(change) => self.go_on(change),
+            None => self.at_rest(),
+        }
+    }
+
+    fn at_rest(mut self) -> Plan {
+        let wanted = match &self.wanted {
+            Ok(wanted) => wanted.clone(),
+            Err(words) => {
+                let words = words.clone();
+                return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words));
+            }
+        };
+        if let Some(words) = self.unknown_version(&wanted) {
+            let steps = self.tidy();
+            return self.finish(steps, Summary::failed("VersionUnknown", &words));
+        }
+        let Some(child) = self.child else { return self.make() };
+        let pending = self.pending(child);
+        match pending {
+            Pending::None | Pending::Drift | Pending::Direct(_) => self.keep(child, &pending),
+            Pending::Unknown => self.finish(Vec::new(), Summary::failed("InvalidSpec", "cannot be told")),
+            Pending::Pause(_) | Pending::Recreate(_) => self.consider(child, &pending),
+        }
+    }
+
+    /// Makes the first ISB service, or one in place of one that is gone.
+    fn make(mut self) -> Plan {
+        if let Some(refusal) = self.refusal().cloned() {
+            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
+        }
+        let name = self.next_name();
+        let wanted = match self.wanted_for(&name) {
+            Ok(wanted) => wanted,
+            Err(words) => return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words)),
+        };
+        self.next.name_count = child_number(self.name(), &name);
+        let body = Arc::new(wanted.body(&name));
+        let report = Summary::pending("Creating", &format!("InterStepBufferService/{name} is being made"));
+        self.finish(vec![Step::ApplyNumaflow { kind: ISB_SERVICE.kind, body, expect: None }], report)
+    }
+
+    /// The ISB service stays, and is kept as it should be.
+    fn keep(mut self, child: &'a LiveIsb, pending: &Pending) -> Plan {
+        if let Some(refusal) = self.refusal().cloned() {
+            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
+        }
+        if *pending == Pending::None {
+            // What was given up is not asked for any more.
+            self.next.last_attempt = None;
+            let steps = self.tidy();
+            let report = self.standing(child);
+            return self.finish(steps, report);
+        }
+        let steps = match self.wanted_for(&child.version.name) {
+            Ok(wanted) => self.applying(child, &wanted),
+            Err(_) => Vec::new(),
+        };
+        let words = format!("InterStepBufferService/{} is being changed", child.version.name);
+        self.finish(steps, Summary::pending("Progressing", &words))
+    }
+
+    /// Another service's name.
+    pub(super) fn next_name(&self) -> String {
+        let used = self.s.children.keys().chain(&self.s.foreign_children).map(String::as_str).collect();
+        next_name(self.name(), &used, self.stored.name_count, &self.stored.child)
+    }
+
+    /// Looks again after this time at the latest.
+    pub(super) fn again(&mut self, after: Duration) {
+        self.again_after = Some(self.again_after.map_or(after, |known| known.min(after)));
+    }
+
+    /// What the server said to a write of this turn.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.s.learned.own_trouble()
+    }
+
+    /// The change that the spec asks for, as its user asks for it now.
+    pub(super) fn as_asked<'n>(&'n self, wanted: &'n Wanted) -> Now<'n> {
+        Now { generation: self.next.observed_generation, hash: &wanted.hash, retry: &self.retry }
+    }
+
+    /// Instance of the controller that is to manage the service.
+    pub(super) fn instance(&self) -> &str {
+        self.child.map_or_else(|| self.wanted.as_ref().map_or("", Wanted::instance), |child| child.instance())
+    }
+
+    /// What its controller is told about ISB services, where that can be read.
+    pub(super) fn settings(&self, instance: &str) -> Option<&Value> {
+        self.s.settings.get(instance).map(|settings| &**settings)
+    }
+
+    /// The words for a controller that is gone: nobody would act upon a change.
+    pub(super) fn gone(&self) -> Option<String> {
+        let gone = self.s.controllers.get(self.instance()).is_some_and(|c| c.gone);
+        gone.then(|| {
+            "ControllerUnavailable: no pod of its controller is available, and its lease has run out".to_owned()
+        })
+    }
+
+    /// The version of the spec, where its controller is known not to know it: it would be refused after pipelines had paused.
+    fn unknown_version(&self, wanted: &Wanted) -> Option<String> {
+        let version = wanted.spec["jetstream"]["version"].as_str()?;
+        let runs = self.child.is_some_and(|c| c.spec["jetstream"]["version"].as_str() == Some(version));
+        let versions = self.settings(wanted.instance())?["jetstream"]["versions"].as_array()?;
+        let known: Vec<String> = versions.iter().filter_map(|v| v["version"].as_str()).map(str::to_owned).collect();
+        let unknown = !runs && !known.is_empty() && !known.iter().any(|k| k == version);
+        unknown.then(|| {
+            format!(
+                "spec.interStepBufferService.spec.jetstream.version: the running Numaflow controller has no JetStream \
+                 {version:?}; it has {}. Nothing was paused; choose one of these, or upgrade the controller first",
+                known.join(", ")
+            )
+        })
+    }
+
+    /// The part of the status that a drain writes.
+    pub(super) fn in_status(&mut self) -> InStatus<'_> {
+        InStatus {
+            request: &mut self.next.pause_request,
+            times: &mut self.next.pause_request_status,
+            last_force: &mut self.next.last_force,
+            now: self.now,
+        }
+    }
+
+    /// A time as it is stored.
+    pub(super) fn stamp(&self) -> Time {
+        not_before(self.now)
+    }
+
+    /// The write that ends a request whose change does not run: nothing else comes before it.
+    fn withdraw_stray(&mut self) -> Option<Plan> {
+        let request = self.stored.pause_request.as_ref().filter(|r| r.active)?;
+        let asks = |c: &IsbChange| c.attempt == request.attempt && IsbStage::parse(&c.stage) != Some(IsbStage::Beside);
+        if self.stored.change.as_ref().is_some_and(asks) || self.s.learned.own_refusal().is_some() {
+            return None;
+        }
+        self.in_status().withdraw();
+        let mut status = self.stored.clone();
+        status.pause_request.clone_from(&self.next.pause_request);
+        status.pause_request_status.clone_from(&self.next.pause_request_status);
+        Some(Plan::of(vec![Step::WriteIsbServiceStatus { status: Box::new(status), events: Vec::new() }]))
+    }
+
+    /// The end of a decision. The status goes first, so that what a step is taken for is on record.
+    pub(super) fn finish(mut self, mut steps: Vec<Step>, summary: Summary) -> Plan {
+        let again = self.is_another_try(&summary) && !steps.is_empty();
+        if again {
+            // What was refused and is tried again says so until it is known what came of it.
+            self.next.phase.clone_from(&self.stored.phase);
+            self.next.message.clone_from(&self.stored.message);
+        } else {
+            self.report(summary);
+        }
+        if self.s.rollout.status.as_ref() != Some(&self.next) {
+            let status = Box::new(self.next);
+            steps = vec![Step::WriteIsbServiceStatus { status, events: self.events }];
+        }
+        Plan { steps, again_after: self.again_after }
     }
 }

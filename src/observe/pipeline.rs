@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    api::{NumaflowControllerRollout, PipelineRollout},
+    api::{IsbStage, NumaflowControllerRollout, PipelineRollout},
     changes::Kind,
     drain::{PipelineSeen, Scope},
     numaflow::LivePipeline,
@@ -108,8 +108,22 @@ pub(super) fn seen(world: &World, namespace: &str) -> Vec<PipelineSeen> {
         .collect()
 }
 
-/// The ISB services of a namespace: name and instance.
+/// The ISB services of a namespace that a controller may be judged by: name and instance. One that is made or changed by its
+/// own rollout at this moment is judged by that.
 pub(super) fn isb_services(world: &World, namespace: &str) -> Vec<(String, String)> {
+    let changed: Vec<String> = world
+        .isb_rollouts
+        .in_namespace(namespace)
+        .iter()
+        .filter_map(|(_, decoded)| decoded.good()?.status.as_ref())
+        .filter_map(|status| {
+            let change = status.change.as_ref()?;
+            match IsbStage::parse(&change.stage) {
+                Some(IsbStage::Apply | IsbStage::Confirm | IsbStage::RollBack) => Some(status.child.clone()),
+                _ => Some(change.to.clone()),
+            }
+        })
+        .collect();
     let all = world.isb_services.in_namespace(namespace).into_iter();
-    all.map(|(name, isb)| (name, isb.instance().to_owned())).collect()
+    all.filter(|(name, _)| !changed.contains(name)).map(|(name, isb)| (name, isb.instance().to_owned())).collect()
 }

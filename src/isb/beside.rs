@@ -1,0 +1,69 @@
+//! Beside: another ISB service is made and gets healthy before any pipeline hears of it. Pure.
+
+use super::{change::Pending, decide::Turn, judge::Health};
+use crate::{
+    api::{IsbChange, LABEL_UPGRADE_STATE, UpgradeState},
+    plan::{Plan, Step},
+    summary::Summary,
+    words::duration,
+    wrapped::ISB_SERVICE,
+};
+
+impl Turn<'_> {
+    /// Another service is made beside the one that there is. Nobody is paused for that.
+    pub(super) fn beside(mut self, mut change: IsbChange) -> Plan {
+        if self.superseded(&change) || self.child.is_some_and(|c| self.pending(c) == Pending::None) {
+            return self.drop_change(&change, "another spec is asked for");
+        }
+        let Ok(wanted) = self.wanted_for(&change.to) else {
+            return self.drop_change(&change, "the spec cannot be read");
+        };
+        if let Some(refusal) = self.refusal().cloned() {
+            if let Ok(asked) = self.wanted.clone() {
+                let record = self.as_asked(&asked).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
+                self.next.last_attempt = Some(record);
+            }
+            self.next.change = None;
+            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
+        }
+        let to = change.to.clone();
+        let name = format!("InterStepBufferService/{to}");
+        let Some(beside) = self.s.children.get(&to) else {
+            let mut body = wanted.body(&to);
+            body["metadata"]["labels"][LABEL_UPGRADE_STATE] = UpgradeState::Upgrading.as_str().into();
+            let step = Step::ApplyNumaflow { kind: ISB_SERVICE.kind, body: body.into(), expect: None };
+            let words = format!("{name} is made beside the one that there is, for {}", Self::change_in_words(&change));
+            self.next.change = Some(change);
+            return self.finish(vec![step], Summary::pending("Beside", &words));
+        };
+        if beside.deleting {
+            return self.give_up(&change, "ServiceGone", &format!("{name} was deleted before it was used"));
+        }
+        let health = match self.health(&to, wanted.instance()) {
+            Ok(health) => health,
+            Err(step) => return Plan::of(vec![step]),
+        };
+        let words = match health {
+            Health::Good => return self.ask(change),
+            Health::Unknown(words) | Health::Bad(words, _) => words,
+        };
+        if let Some(gone) = self.gone() {
+            // Its clock stands still.
+            change.stage_started_at = None;
+            self.next.change = Some(change);
+            return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &gone));
+        }
+        let left = self.left(&change);
+        if left.is_zero() {
+            let words = format!(
+                "{name} was not healthy within {}: {words}; it is removed, and pipelines run on as they were",
+                duration(self.manner.deadline)
+            );
+            return self.give_up(&change, "NotHealthy", &words);
+        }
+        self.look_again(left);
+        let words = format!("waiting until {} for {name} to be healthy: {words}", self.until(left));
+        self.next.change = Some(change);
+        self.finish(Vec::new(), Summary::pending("Beside", &words))
+    }
+}

@@ -1,0 +1,102 @@
+//! Drain: the pipelines on an ISB service pause before it is changed, or before they move to another one. Pure.
+
+use super::{change::Pending, decide::Turn};
+use crate::{
+    api::{DrainProgress, IsbChange, IsbStage},
+    drain::{Asking, Beginning, Ending, Scope, closed, force, not_drained, standing},
+    plan::{Event, Plan},
+    summary::Summary,
+};
+
+impl<'a> Turn<'a> {
+    fn asking(&self, change: &IsbChange) -> Asking<'a> {
+        // Those that an earlier change has not moved yet are meant as well.
+        let mut services: Vec<String> = self.s.children.keys().cloned().collect();
+        services.push(self.stored.child.clone());
+        services.retain(|name| *name != change.to && !name.is_empty());
+        services.sort();
+        services.dedup();
+        Asking {
+            by: format!("ISBServiceRollout/{}", self.name()),
+            attempt: change.attempt.clone(),
+            what: format!("the drain for {}", Self::change_in_words(change)),
+            scope: Scope::Isb(services),
+            pipelines: &self.s.pipelines,
+            unlisted: self.s.unlisted,
+            timeout: self.manner.drain_timeout,
+            on_timeout: self.manner.on_drain_timeout,
+            force: force(&self.s.rollout.metadata, self.next.last_force.as_ref()),
+            gone: self.gone(),
+        }
+    }
+
+    /// Asks pipelines to pause, unless there is a reason not to.
+    pub(super) fn ask(mut self, change: IsbChange) -> Plan {
+        let asking = self.asking(&change);
+        let beginning = asking.begin(false, &mut self.in_status());
+        match beginning {
+            Beginning::LeftOut(drain) => self.drained(change, drain),
+            Beginning::Held => self.drop_change(&change, "it is held"),
+            Beginning::Asked(drain, words) => {
+                self.next.change = Some(IsbChange {
+                    stage: IsbStage::Drain.as_str().to_owned(),
+                    stage_started_at: Some(self.stamp()),
+                    healthy_since: None,
+                    rolled: false,
+                    drain: Some(drain),
+                    ..change
+                });
+                self.finish(Vec::new(), Summary::pending("Draining", &words))
+            }
+        }
+    }
+
+    /// Waits until every pipeline is settled, excused, or not waited for any longer.
+    pub(super) fn drain(mut self, change: IsbChange) -> Plan {
+        if self.superseded(&change) || self.child.is_some_and(|c| self.pending(c) == Pending::None) {
+            return self.drop_change(&change, "another spec is asked for");
+        }
+        if !change.to.is_empty() && self.s.children.get(&change.to).is_none_or(|c| c.deleting) {
+            let words = format!("InterStepBufferService/{} is gone before it was used", change.to);
+            return self.give_up(&change, "ServiceGone", &words);
+        }
+        if standing(self.next.pause_request.as_ref(), &change.attempt).is_none() {
+            // Somebody else wrote the status: from the beginning, as another attempt.
+            return self.drop_change(&change, "its request for a pause was lost");
+        }
+        let asking = self.asking(&change);
+        match asking.ending(change.stage_started_at.as_ref(), &mut self.in_status()) {
+            Ending::Over(drain) => self.drained(change, drain),
+            Ending::Abort(drain, words) => {
+                let change = IsbChange { drain: Some(drain), ..change };
+                self.give_up(&change, "DrainTimeout", &format!("nothing was changed: {words}"))
+            }
+            Ending::Waiting { drain, words, again_after } => {
+                self.again_after = again_after;
+                let words = format!("{words}; then {}", Self::change_in_words(&change));
+                self.next.change = Some(IsbChange { drain: Some(drain), ..change });
+                self.finish(Vec::new(), Summary::pending("Draining", &words))
+            }
+        }
+    }
+
+    /// Nobody is waited for any more: on with it.
+    pub(super) fn drained(mut self, change: IsbChange, drain: DrainProgress) -> Plan {
+        let lost = not_drained(Some(&drain));
+        if !lost.is_empty() {
+            let note = format!("before {}: {lost}", Self::change_in_words(&change));
+            self.events.push(Event { warning: true, reason: "NotDrained", note });
+        }
+        if change.to.is_empty() {
+            return self.enter(IsbChange { drain: Some(drain), ..change }, IsbStage::Apply);
+        }
+        // Pipelines are made anew on the other one, each by its own rollout, which reads here that it was waited for.
+        let words = format!("pipelines move to InterStepBufferService/{}", change.to);
+        self.next.child.clone_from(&change.to);
+        self.next.last_drain = Some(closed(drain, "done"));
+        self.next.last_attempt = None;
+        self.next.change = None;
+        self.in_status().withdraw();
+        self.finish(Vec::new(), Summary::pending("Moving", &words))
+    }
+}

@@ -1,0 +1,85 @@
+//! The stages of a change that pipelines pause for, and how it ends. Pure.
+//!
+//! In place: Drain, Apply, Confirm and, if it does not get healthy, RollBack to what was before. With another service in its
+//! place: Beside, where nobody is paused, and Drain; then the other one is on record as the one that counts, pipelines are let
+//! go, and each that has paused is made anew on it.
+
+use super::decide::Turn;
+use crate::{
+    api::{IsbChange, IsbStage},
+    drain::{closed, force},
+    plan::{Event, Plan},
+    summary::Summary,
+};
+
+impl Turn<'_> {
+    /// Goes on with a change.
+    pub(super) fn go_on(mut self, change: IsbChange) -> Plan {
+        let stage = IsbStage::parse(&change.stage);
+        let drains = matches!(stage, Some(IsbStage::Beside | IsbStage::Drain));
+        if !drains && let Some(text) = force(&self.s.rollout.metadata, self.next.last_force.as_ref()) {
+            // It is this change's, which has no drain to be ended any more.
+            self.in_status().use_force(&text, "nothing: there was no drain to wait for");
+        }
+        let Some(child) = self.child else {
+            return self.drop_change(&change, "the InterStepBufferService is gone");
+        };
+        match stage {
+            Some(IsbStage::Beside) => self.beside(change),
+            Some(IsbStage::Drain) => self.drain(change),
+            Some(IsbStage::Apply) => self.apply(change, child),
+            Some(IsbStage::Confirm) => self.confirm(change, child),
+            Some(IsbStage::RollBack) => self.roll_back(change, child),
+            // Written by a newer operator: from the beginning.
+            None => self.drop_change(&change, "its stage is not known to this operator"),
+        }
+    }
+
+    /// Whether the spec asks for something else by now.
+    pub(super) fn superseded(&self, change: &IsbChange) -> bool {
+        let same = self.wanted.as_ref().is_ok_and(|w| w.hash == change.hash);
+        !same || change.retry != self.retry
+    }
+
+    /// The next stage of a change, from now.
+    pub(super) fn enter(mut self, change: IsbChange, stage: IsbStage) -> Plan {
+        let change = IsbChange {
+            stage: stage.as_str().to_owned(),
+            stage_started_at: Some(self.stamp()),
+            healthy_since: None,
+            rolled: false,
+            ..change
+        };
+        let words = format!("{} is on its way: {}", Self::change_in_words(&change), stage.as_str());
+        self.next.change = Some(change);
+        self.finish(Vec::new(), Summary::pending(stage.as_str(), &words))
+    }
+
+    /// Puts the drain of a change that ends on record, and lets pipelines go.
+    pub(super) fn end(&mut self, change: &IsbChange, why: &str) {
+        self.in_status().withdraw();
+        if let Some(drain) = change.drain.clone() {
+            self.next.last_drain = Some(closed(drain, why));
+        }
+        self.next.change = None;
+    }
+
+    /// A change that is not asked for any more, or cannot go on: everything is decided afresh.
+    pub(super) fn drop_change(mut self, change: &IsbChange, why: &str) -> Plan {
+        self.end(change, why);
+        let words = format!("{} is not gone on with: {why}", Self::change_in_words(change));
+        self.finish(Vec::new(), Summary::pending("Progressing", &words))
+    }
+
+    /// A change that was judged: it is not repeated as it is.
+    pub(super) fn give_up(mut self, change: &IsbChange, reason: &str, words: &str) -> Plan {
+        let words = format!("{words}; change the spec, or the annotation numaplane.numaproj.io/retry, to try again");
+        let now = self.now;
+        if let Ok(wanted) = self.wanted.clone() {
+            self.next.last_attempt = Some(self.as_asked(&wanted).failed(reason, &words, now));
+        }
+        self.events.push(Event { warning: true, reason: "ChangeFailed", note: words.clone() });
+        self.end(change, reason);
+        self.finish(Vec::new(), Summary::failed(reason, &words))
+    }
+}
