@@ -42,6 +42,7 @@ mod resuming;
 mod seed;
 mod shapes;
 mod stand_in;
+mod stand_in_mono_vertices;
 mod stand_in_pipelines;
 mod steering;
 mod timeline;

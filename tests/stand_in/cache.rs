@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use kube::{ResourceExt, api::DynamicObject};
@@ -11,7 +12,7 @@ use super::{
     kinds::Kind,
     knobs::PREFIX,
     vertices::{name_of, pipeline_of},
-    view::{PIPELINE_NAME, SERVICE_NAME, Seen, generation, going},
+    view::{self, MONO_VERTEX_NAME, PIPELINE_NAME, SERVICE_NAME, Seen, generation, going},
 };
 
 /// An object over which there are passes: its kind and name.
@@ -32,6 +33,8 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Cache {
     objects: BTreeMap<(Kind, String, String), Seen>,
+    /// Kinds of which all objects were seen.
+    listed: BTreeSet<Kind>,
 }
 
 impl Cache {
@@ -49,6 +52,7 @@ impl Cache {
                 reasons(kind, old.as_deref(), None)
             }
             Change::Only(all) => {
+                self.listed.insert(kind);
                 let gone: Vec<_> = self
                     .objects
                     .keys()
@@ -65,6 +69,11 @@ impl Cache {
         self.objects.get(&(kind, namespace.to_owned(), name.to_owned())).cloned()
     }
 
+    /// Whether what is not known of a kind is not there.
+    pub fn knows_all(&self, kind: Kind) -> bool {
+        self.listed.contains(&kind)
+    }
+
     /// All objects of a kind in a namespace.
     pub fn all<'a>(&'a self, kind: Kind, namespace: &'a str) -> impl Iterator<Item = &'a Seen> {
         self.beginning(kind, namespace, "")
@@ -72,8 +81,18 @@ impl Cache {
 
     /// The vertices or pods of a pipeline.
     pub fn of_pipeline(&self, kind: Kind, namespace: &str, pipeline: &str) -> Vec<Seen> {
-        let children = self.beginning(kind, namespace, pipeline);
-        children.filter(|o| o.labels().get(PIPELINE_NAME).is_some_and(|l| l == pipeline)).cloned().collect()
+        self.labelled(kind, namespace, PIPELINE_NAME, pipeline)
+    }
+
+    /// The pods of a MonoVertex.
+    pub fn of_mono_vertex(&self, namespace: &str, name: &str) -> Vec<Seen> {
+        self.labelled(Kind::Pod, namespace, MONO_VERTEX_NAME, name)
+    }
+
+    /// Children that have the name of their parent in a label, and begin with it.
+    fn labelled(&self, kind: Kind, namespace: &str, label: &str, parent: &str) -> Vec<Seen> {
+        let children = self.beginning(kind, namespace, parent);
+        children.filter(|o| o.labels().get(label).is_some_and(|l| l == parent)).cloned().collect()
     }
 
     fn beginning<'a>(&'a self, kind: Kind, namespace: &'a str, name: &'a str) -> impl Iterator<Item = &'a Seen> {
@@ -112,7 +131,12 @@ fn reasons(kind: Kind, old: Option<&DynamicObject>, new: Option<&DynamicObject>)
             items.extend(by_spec.then(|| (kind, object.name_any())));
             items.push((Kind::Pipeline, label(PIPELINE_NAME)));
         }
-        Kind::Pod => items.push((Kind::Vertex, format!("{}-{}", pipeline_of(object), name_of(object)))),
+        // That it is gone, too: its pods are left then.
+        Kind::MonoVertex => items.extend((by_spec || new.is_none()).then(|| (kind, object.name_any()))),
+        Kind::Pod => items.push(match label(MONO_VERTEX_NAME) {
+            none if none.is_empty() => (Kind::Vertex, format!("{}-{}", pipeline_of(object), name_of(object))),
+            name => (Kind::MonoVertex, name),
+        }),
         Kind::StatefulSet => items.push((Kind::Service, label(SERVICE_NAME))),
     }
     items.into_iter().map(|item| (namespace.clone(), item)).collect()
@@ -125,8 +149,16 @@ fn asked(object: Option<&DynamicObject>) -> Vec<(&String, &String)> {
 
 /// Whether a pod waits for the stand-in to let it go, and until when.
 pub fn waits(pod: &DynamicObject) -> Option<jiff::Timestamp> {
-    let held = going(pod) && pod.finalizers().iter().any(|f| f == super::vertices::SLOW);
-    pod.annotations().get(&format!("{PREFIX}until")).filter(|_| held)?.parse().ok()
+    if !going(pod) || !pod.finalizers().iter().any(|f| f == super::vertices::SLOW) {
+        return None;
+    }
+    if let Some(until) = pod.annotations().get(&format!("{PREFIX}until")) {
+        return until.parse().ok();
+    }
+    // Deleted by somebody else. The time of that is given with the grace period added.
+    let grace = pod.metadata.deletion_grace_period_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or_default();
+    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0 - Duration::from_secs(grace);
+    Some(deleted + view::asked(pod).terminates_after.unwrap_or_default())
 }
 
 #[cfg(test)]

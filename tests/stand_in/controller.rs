@@ -25,6 +25,7 @@ use super::{
     cache::{Cache, Change, waits},
     configuration::Configuration,
     kinds::Kind,
+    mono_vertex,
     pipeline::{self, Memory},
     processes::Lease as Key,
     queue::Queue,
@@ -99,7 +100,7 @@ impl Controllers {
             if self.running.contains_key(key) {
                 continue;
             }
-            let workers = [Kind::Pipeline, Kind::Vertex, Kind::Service].map(|kind| {
+            let workers = Kind::LOOKED_AT.map(|kind| {
                 let worker = Worker {
                     hub: self.hub.clone(),
                     namespace: key.0.clone(),
@@ -279,7 +280,10 @@ impl Worker {
     fn pass(&mut self, name: &str) -> Option<Pass> {
         let cache = lock(&self.hub.cache);
         let (namespace, instance, now) = (&self.namespace, &self.configuration.instance, Timestamp::now());
-        let object = cache.one(self.kind, namespace, name)?;
+        let Some(object) = cache.one(self.kind, namespace, name) else {
+            let gone = self.kind == Kind::MonoVertex && cache.knows_all(self.kind);
+            return gone.then(|| mono_vertex::left(&cache.of_mono_vertex(namespace, name)));
+        };
         Some(match self.kind {
             Kind::Pipeline => {
                 // What was remembered of another one of that name is not about this one.
@@ -312,6 +316,21 @@ impl Worker {
                     image: &self.image,
                     now,
                 })
+            }
+            Kind::MonoVertex => {
+                let uid = object.uid().unwrap_or_default();
+                let memory = self.memory.remove(&uid).unwrap_or_default();
+                let (pass, memory) = mono_vertex::pass(&mono_vertex::Look {
+                    mono_vertex: &object,
+                    pods: &cache.of_mono_vertex(namespace, name),
+                    instance,
+                    image: &self.image,
+                    memory: &memory,
+                    now,
+                    pace: &self.hub.pace,
+                });
+                self.memory.insert(uid, memory);
+                pass
             }
             _ => {
                 let uses = |p: &&super::view::Seen| pipeline::service_name(p) == name;

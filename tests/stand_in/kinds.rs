@@ -15,7 +15,9 @@ pub enum Kind {
     Vertex,
     /// An InterStepBufferService.
     Service,
-    /// A pod of a vertex.
+    /// A MonoVertex.
+    MonoVertex,
+    /// A pod of a vertex or of a MonoVertex.
     Pod,
     /// The StatefulSet of an InterStepBufferService.
     StatefulSet,
@@ -23,7 +25,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Pipeline, Self::Vertex, Self::Service, Self::Pod, Self::StatefulSet];
+    pub const ALL: [Self; 6] =
+        [Self::Pipeline, Self::Vertex, Self::Service, Self::MonoVertex, Self::Pod, Self::StatefulSet];
+
+    /// Those over whose objects there are passes, by a worker each.
+    pub const LOOKED_AT: [Self; 4] = [Self::Pipeline, Self::Vertex, Self::Service, Self::MonoVertex];
 
     /// How the API server calls it.
     pub fn resource(self) -> ApiResource {
@@ -31,6 +37,7 @@ impl Kind {
             Self::Pipeline => (GROUP, "v1alpha1", "Pipeline", "pipelines"),
             Self::Vertex => (GROUP, "v1alpha1", "Vertex", "vertices"),
             Self::Service => (GROUP, "v1alpha1", "InterStepBufferService", "interstepbufferservices"),
+            Self::MonoVertex => (GROUP, "v1alpha1", "MonoVertex", "monovertices"),
             Self::Pod => ("", "v1", "Pod", "pods"),
             Self::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
         };
@@ -40,7 +47,7 @@ impl Kind {
     /// Which of its objects matter, if not all of them.
     pub fn selector(self) -> Option<&'static str> {
         match self {
-            Self::Pod => Some("app.kubernetes.io/part-of=numaflow,app.kubernetes.io/component=vertex"),
+            Self::Pod => Some("app.kubernetes.io/part-of=numaflow,app.kubernetes.io/component in (vertex,mono-vertex)"),
             Self::StatefulSet => Some("app.kubernetes.io/part-of=numaflow,app.kubernetes.io/component=isbsvc"),
             _ => None,
         }
@@ -64,7 +71,7 @@ mod tests {
     #[test]
     fn every_kind_of_numaflow_that_is_played_is_defined() {
         let names: Vec<String> = definitions().iter().map(|d| d["metadata"]["name"].as_str().unwrap().into()).collect();
-        for kind in [Kind::Pipeline, Kind::Vertex, Kind::Service] {
+        for kind in Kind::LOOKED_AT {
             let resource = kind.resource();
             assert!(names.contains(&format!("{}.{GROUP}", resource.plural)), "{names:?}");
         }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde_json::{Map, Value};
+
 /// What all of these annotations begin with.
 pub const PREFIX: &str = "stand-in.numaflow/";
 
@@ -27,12 +29,30 @@ pub struct Knobs {
     pub daemon: Option<Daemon>,
     /// How long pods take to go.
     pub terminates_after: Option<Duration>,
+    /// How long pods that are made now take to become ready.
+    pub pod_takes: Option<Duration>,
+    /// Pods that are made now never become ready.
+    pub never_ready: bool,
     /// The wedge that the next flip ends in.
     pub wedge: Option<Wedge>,
     /// An InterStepBufferService says that it is unhealthy.
     pub unhealthy: bool,
     /// How long an InterStepBufferService says it is healthy after its change was seen.
     pub stale_health: Duration,
+}
+
+impl Knobs {
+    /// The annotations with which simulated pods behave as they are asked to.
+    pub fn of_pods(&self) -> Map<String, Value> {
+        let mut all = Map::new();
+        if let Some(time) = self.pod_takes {
+            all.insert("numaplane.test/ready-after".to_owned(), time.as_secs_f64().to_string().into());
+        }
+        if self.never_ready {
+            all.insert("numaplane.test/behaviour".to_owned(), "never-ready".into());
+        }
+        all
+    }
 }
 
 /// A daemon that does not answer.
@@ -72,6 +92,8 @@ pub fn knobs(annotations: &BTreeMap<String, String>) -> Knobs {
             _ => None,
         },
         terminates_after: time("terminates-after"),
+        pod_takes: time("pod-takes"),
+        never_ready: is_set("never-ready"),
         wedge: match text("wedge") {
             Some("running") => Some(Wedge::Running),
             Some("paused") => Some(Wedge::Paused),
@@ -119,5 +141,11 @@ mod tests {
         assert_eq!((all.daemon, all.wedge), (Some(Daemon::Hung), Some(Wedge::Paused)));
         assert!(all.never_pauses && all.no_retries);
         assert_eq!(all.fails.as_deref(), Some("no way"));
+        assert!(all.of_pods().is_empty());
+        let pods = asked(&[("pod-takes", "1500ms"), ("never-ready", "true")]).of_pods();
+        assert_eq!(
+            (&pods["numaplane.test/ready-after"], &pods["numaplane.test/behaviour"]),
+            (&"1.5".into(), &"never-ready".into())
+        );
     }
 }

@@ -17,8 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// Simulated pods run no process, so nobody takes the Lease numaflow-controller-lock[-<instance>] that a controller has
 /// in its namespace. This program takes and renews it in the names of these pods, as the processes in them would; and
-/// for the one that leads it does what a controller does about every Pipeline and InterStepBufferService of its
-/// namespace and instance: statuses, vertices and pods, pauses. It is of no use on a cluster that runs pods.
+/// for the one that leads it does what a controller does about every Pipeline, MonoVertex and InterStepBufferService of
+/// its namespace and instance: statuses, vertices and pods, pauses. It is of no use on a cluster that runs pods.
 ///
 /// A pod plays a controller if the first argument of a container is "controller". Labels or annotations change that:
 ///

@@ -1,6 +1,6 @@
 //! A stand-in for Numaflow in simulated pods. Nothing runs in them, so what others see of Numaflow's controller has to
 //! be done by somebody else: its leader election; and, by whoever leads, what it does about Pipelines with their
-//! vertices and pods, and about each InterStepBufferService. No one looks at a MonoVertex.
+//! vertices and pods, about MonoVertices with their pods, and about each InterStepBufferService.
 //!
 //! | file | what it knows |
 //! |---|---|
@@ -15,8 +15,10 @@
 //! | `pipeline` | one pass over a Pipeline |
 //! | `lifecycle` | the part of that pass that pauses, resumes and deletes |
 //! | `vertices` | what is made of a pipeline, and one pass over a Vertex |
+//! | `mono_vertex` | one pass over a MonoVertex |
 //! | `service` | one pass over an InterStepBufferService |
 //! | `sequences` | tests of these passes, one after the other, without a server |
+//! | `mono_sequences` | the same of passes over a MonoVertex |
 //! | `cache` | what is known of all objects, and which changes are a reason for a pass |
 //! | `queue` | what a worker looks at next |
 //! | `controller` | knows a client: watches objects and carries out passes, for whoever leads |
@@ -29,7 +31,7 @@
 //! # Knobs
 //!
 //! Annotations with the prefix `stand-in.numaflow/`, read at each pass. As with the real one, a change of annotations is
-//! no reason for a pass over a Pipeline; a change of its labels is. On a Pipeline:
+//! no reason for a pass over a Pipeline or MonoVertex; a change of its labels is. On a Pipeline:
 //!
 //! | knob | what it does |
 //! |---|---|
@@ -42,10 +44,16 @@
 //! | `fails: "text"` | is Failed with this text, with Deployed=False, at each pass |
 //! | `daemon: "refused"`, `"hung"` | the daemon does not answer; hung, it keeps the worker for a while, too |
 //! | `terminates-after: "3s"` | its pods take so long to go |
+//! | `pod-takes: "1s"` | pods that are made while this is there become ready so long after they started |
+//! | `never-ready: "true"` | pods that are made while this is there never become ready |
 //! | `wedge: "running"`, `"paused"` | the next flip to Running or Paused ends in that wedge; for one flip, then it is removed |
 //!
-//! On an InterStepBufferService `silent`, `pass-delay`, `no-retries`, and these, a change of which is a reason for a pass over it, in
-//! place of what a StatefulSet would do:
+//! On a MonoVertex `silent`, `pass-delay`, `no-retries`, `fails`, `terminates-after`, `pod-takes` and `never-ready`. Pods that are
+//! made while `terminates-after` is there take their time whoever deletes them, also with their MonoVertex; other pods
+//! when the controller does. A container of the user with an image under `.invalid` cannot be pulled.
+//!
+//! On an InterStepBufferService `silent`, `pass-delay`, `no-retries`, and these, a change of which is a reason for a pass
+//! over it:
 //!
 //! | knob | what it does |
 //! |---|---|
@@ -59,6 +67,9 @@ mod election;
 mod kinds;
 mod knobs;
 mod lifecycle;
+#[cfg(test)]
+mod mono_sequences;
+mod mono_vertex;
 mod pipeline;
 mod pod;
 mod processes;

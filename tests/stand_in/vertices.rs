@@ -9,8 +9,8 @@ use super::{
     knobs::{Knobs, PREFIX},
     pipeline::service_name,
     view::{
-        After, Draft, HASH, PIPELINE_NAME, Pass, Seen, Step, VERTEX_NAME, generation, going, hash, inherited, instance,
-        labels, list, number, owner, status, text,
+        After, Draft, HASH, PIPELINE_NAME, Pass, REPLICA, Seen, Step, VERTEX_NAME, generation, going, hash, inherited,
+        instance, labels, list, number, owner, status, text,
     },
 };
 
@@ -148,19 +148,14 @@ pub fn pass(look: &Look) -> Pass {
     let replicas = if paused { 0 } else { set.unwrap_or(1) };
     let made_from = hash(&json!([vertex.annotations().get(HASH), look.image]));
     let up_to_date = |pod: &&Seen| {
-        let number = pod.annotations().get("numaflow.numaproj.io/replica").and_then(|n| n.parse::<i64>().ok());
+        let number = pod.annotations().get(REPLICA).and_then(|n| n.parse::<i64>().ok());
         !going(pod) && pod.annotations().get(HASH) == Some(&made_from) && number.is_some_and(|n| n < replicas)
     };
     for old in pods.iter().filter(|pod| !going(pod) && !up_to_date(pod)) {
-        if let Some(time) = look.knobs.terminates_after {
-            let until = (now + time).to_string();
-            let patch = json!({"metadata": {"finalizers": [SLOW], "annotations": {format!("{PREFIX}until"): until}}});
-            steps.push(Step::Merge(Kind::Pod, old.name_any(), patch));
-        }
-        steps.push(Step::Delete(Kind::Pod, old.name_any()));
+        steps.extend(remove(old, look.knobs, now));
     }
     for n in 0..replicas {
-        let is = |pod: &&Seen| pod.annotations().get("numaflow.numaproj.io/replica") == Some(&n.to_string());
+        let is = |pod: &&Seen| pod.annotations().get(REPLICA) == Some(&n.to_string());
         if !pods.iter().filter(up_to_date).any(|pod| is(&pod)) {
             steps.push(Step::Create(Kind::Pod, pod(look, n, &made_from)));
         }
@@ -186,7 +181,20 @@ pub fn pass(look: &Look) -> Pass {
     Pass { steps, after: After::Rest }
 }
 
-fn is_ready(pod: &DynamicObject) -> bool {
+/// The steps that delete a pod, which may have been asked to take its time.
+pub fn remove(pod: &DynamicObject, knobs: &Knobs, now: Timestamp) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if let Some(time) = knobs.terminates_after {
+        let until = (now + time).to_string();
+        let patch = json!({"metadata": {"finalizers": [SLOW], "annotations": {format!("{PREFIX}until"): until}}});
+        steps.push(Step::Merge(Kind::Pod, pod.name_any(), patch));
+    }
+    steps.push(Step::Delete(Kind::Pod, pod.name_any()));
+    steps
+}
+
+/// Whether a pod is ready; also one that is going can be.
+pub fn is_ready(pod: &DynamicObject) -> bool {
     list(pod, "/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
@@ -206,7 +214,8 @@ fn pod(look: &Look, number: i64, made_from: &str) -> Value {
     let random = hash(&json!([vertex.uid(), generation(vertex), number, made_from]));
     let mut annotations = inherited(vertex);
     annotations.insert(HASH.to_owned(), made_from.into());
-    annotations.insert("numaflow.numaproj.io/replica".to_owned(), number.to_string().into());
+    annotations.insert(REPLICA.to_owned(), number.to_string().into());
+    annotations.extend(look.knobs.of_pods());
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -25,6 +25,10 @@ pub const INSTANCE: &str = "numaflow.numaproj.io/instance";
 pub const PIPELINE_NAME: &str = "numaflow.numaproj.io/pipeline-name";
 /// The vertex of a pod.
 pub const VERTEX_NAME: &str = "numaflow.numaproj.io/vertex-name";
+/// The MonoVertex of a pod.
+pub const MONO_VERTEX_NAME: &str = "numaflow.numaproj.io/mono-vertex-name";
+/// Which of the replicas a pod is.
+pub const REPLICA: &str = "numaflow.numaproj.io/replica";
 /// The InterStepBufferService of a StatefulSet.
 pub const SERVICE_NAME: &str = "numaflow.numaproj.io/isbsvc-name";
 
@@ -184,6 +188,8 @@ pub struct Draft {
     /// All fields but the conditions.
     pub fields: Map<String, Value>,
     conditions: BTreeMap<&'static str, Condition>,
+    /// Conditions that stay as they are, with their time, unless they are set to something else.
+    kept: Vec<Value>,
 }
 
 impl Draft {
@@ -192,7 +198,12 @@ impl Draft {
         let unknown = |name: &&'static str| (*name, ("Unknown", "Unknown".to_owned(), String::new()));
         let mut fields = status(object);
         fields.insert("observedGeneration".to_owned(), generation(object).into());
-        Self { fields, conditions: conditions.iter().map(unknown).collect() }
+        Self { fields, conditions: conditions.iter().map(unknown).collect(), kept: Vec::new() }
+    }
+
+    /// Begins with the old status, its conditions included.
+    pub fn keeping(object: &DynamicObject) -> Self {
+        Self { kept: list(object, "/status/conditions").to_vec(), ..Self::new(object, &[]) }
     }
 
     /// Sets a field.
@@ -212,15 +223,25 @@ impl Draft {
         self.conditions.insert(name, (word, reason.to_owned(), message.to_owned()));
     }
 
-    /// The status as it is written. Every condition changes whenever there is a pass: so does the real one's.
+    /// The status as it is written. Every condition that is not kept changes whenever there is a pass: so does the real
+    /// one's.
     pub fn finish(mut self, generation: i64, now: Timestamp) -> Map<String, Value> {
+        let (kept, set) = (&self.kept, &self.conditions);
         let one = |(name, (status, reason, message)): (&&str, &Condition)| {
-            json!({
-                "type": name, "status": status, "reason": reason, "message": message,
-                "observedGeneration": generation, "lastTransitionTime": written(now),
+            let same = kept
+                .iter()
+                .find(|k| k["type"] == **name && k["status"] == *status && k["reason"] == *reason)
+                .filter(|k| k["message"] == *message);
+            same.cloned().unwrap_or_else(|| {
+                json!({
+                    "type": name, "status": status, "reason": reason, "message": message,
+                    "observedGeneration": generation, "lastTransitionTime": written(now),
+                })
             })
         };
-        let all: Vec<Value> = self.conditions.iter().map(one).collect();
+        let untouched = |old: &&Value| !set.keys().any(|name| old["type"] == *name);
+        let mut all: Vec<Value> = set.iter().map(one).chain(kept.iter().filter(untouched).cloned()).collect();
+        all.sort_by_key(|condition| condition["type"].as_str().map(str::to_owned));
         self.fields.insert("conditions".to_owned(), all.into());
         self.fields
     }

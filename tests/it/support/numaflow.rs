@@ -100,7 +100,8 @@ pub fn api(team: &Team, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(team.client.clone(), &team.namespace, &resource(kind))
 }
 
-/// Creates an object that a controller instance manages; an empty one is the instance without a name.
+/// Creates an object that a controller instance manages; an empty one is the instance without a name. A MonoVertex is one
+/// that runs, of the others nothing becomes.
 pub async fn create(team: &Team, kind: &str, name: &str, instance: &str) {
     let mut object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "numaflow.numaproj.io/v1alpha1",
@@ -109,11 +110,16 @@ pub async fn create(team: &Team, kind: &str, name: &str, instance: &str) {
         "spec": {"vertices": []},
     }))
     .expect("an object");
+    if kind == "MonoVertex" {
+        object.data["spec"] = super::mono_vertices::spec(json!({}));
+    }
     if !instance.is_empty() {
         let annotation = ("numaflow.numaproj.io/instance".to_owned(), instance.to_owned());
         object.metadata.annotations = Some([annotation].into());
         // Of its own: the one of another instance could not go as long as this pipeline is there.
-        object.data["spec"]["interStepBufferServiceName"] = instance.into();
+        if kind == "Pipeline" {
+            object.data["spec"]["interStepBufferServiceName"] = instance.into();
+        }
     }
     api(team, kind).create(&PostParams::default(), &object).await.expect("the object can be created");
 }

@@ -42,6 +42,17 @@ pub fn healthy(service: &DynamicObject) -> bool {
 /// Creates an object of Numaflow.
 pub async fn create(team: &Team, kind: &str, name: &str, instance: &str, spec: Value) {
     let annotations = if instance.is_empty() { json!({}) } else { json!({"numaflow.numaproj.io/instance": instance}) };
+    create_annotated(team, kind, name, annotations, spec).await;
+}
+
+/// Creates an object of Numaflow with knobs of the stand-in turned from the beginning.
+pub async fn create_turned(team: &Team, kind: &str, name: &str, knobs: &[(&str, &str)], spec: Value) {
+    let annotations: serde_json::Map<String, Value> =
+        knobs.iter().map(|(knob, value)| (format!("stand-in.numaflow/{knob}"), json!(value))).collect();
+    create_annotated(team, kind, name, annotations.into(), spec).await;
+}
+
+async fn create_annotated(team: &Team, kind: &str, name: &str, annotations: Value, spec: Value) {
     let object = json!({
         "apiVersion": "numaflow.numaproj.io/v1alpha1", "kind": kind,
         "metadata": {"name": name, "annotations": annotations}, "spec": spec,
@@ -92,9 +103,14 @@ pub async fn poke(team: &Team, kind: &str, name: &str) {
 
 /// Waits until nothing has been written to a pipeline for a while: all children have told their news.
 pub async fn quiet(team: &Team, name: &str) {
+    still(team, "Pipeline", name).await;
+}
+
+/// As [`quiet`], for an object of any kind.
+pub async fn still(team: &Team, kind: &str, name: &str) {
     let mut last = (None, Instant::now());
-    eventually(&format!("nothing more happens to {name}"), async || {
-        let now = api(team, "Pipeline").get(name).await.map_err(|error| error.to_string())?;
+    eventually(&format!("nothing more happens to {kind}/{name}"), async || {
+        let now = api(team, kind).get(name).await.map_err(|error| error.to_string())?;
         if last.0 != now.resource_version() {
             last = (now.resource_version(), Instant::now());
         }
@@ -118,6 +134,11 @@ pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> (&'a str, &'a str
     let all = object.data["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found = all.iter().find(|c| c["type"] == kind);
     found.map_or(("", ""), |c| (c["status"].as_str().unwrap(), c["reason"].as_str().unwrap()))
+}
+
+/// Whether an object says something about the spec that it has now.
+pub fn seen(object: &DynamicObject) -> bool {
+    object.data["status"]["observedGeneration"] == json!(object.metadata.generation)
 }
 
 /// Waits until an object of Numaflow is as it should be.
