@@ -44,6 +44,7 @@ mod shapes;
 mod stand_in;
 mod stand_in_mono_vertices;
 mod stand_in_pipelines;
+mod stand_in_services;
 mod steering;
 mod timeline;
 mod timeline_pipelines;

@@ -390,44 +390,6 @@ async fn settled_five(team: &Team) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_buffer_service_is_rolled_to_the_image_of_its_version_and_fails_on_one_that_is_unknown() {
-    let scene = Scene::new("pl-isbsvc").await;
-    let team = &scene.team;
-    let _kinds = numaflow::installed(&team.client).await;
-    ready(team).await;
-    let image = async || {
-        team.get::<StatefulSet>("isbsvc-default-js").await.spec.unwrap().template.spec.unwrap().containers[0]
-            .image
-            .clone()
-    };
-    assert_eq!(image().await.as_deref(), Some("nats:2.10.29"));
-    turn(team, "InterStepBufferService", "default", "stale-health", json!("2s")).await;
-    edit(team, "InterStepBufferService", "default", json!({"spec": {"jetstream": {"version": "latest"}}})).await;
-    until(team, "InterStepBufferService", "default", "healthy, as it says", healthy).await;
-    eventually("rolled and healthy", async || {
-        let set: StatefulSet = team.get("isbsvc-default-js").await;
-        let status = set.status.clone().unwrap_or_default();
-        let service = api(team, "InterStepBufferService").get("default").await.unwrap();
-        let done =
-            status.current_revision == status.update_revision && status.observed_generation == set.metadata.generation;
-        if done && healthy(&service) && image().await.as_deref() == Some("nats:latest") {
-            Ok(())
-        } else {
-            Err(format!("{status:?} {}", service.data["status"]))
-        }
-    })
-    .await;
-    edit(team, "InterStepBufferService", "default", json!({"spec": {"jetstream": {"version": "9.9.9"}}})).await;
-    until(team, "InterStepBufferService", "default", "Failed", |s| {
-        phase(s) == "Failed" && condition(s, "Deployed") == ("False", "JetStreamStatefulSetFailed")
-    })
-    .await;
-    assert_eq!(image().await.as_deref(), Some("nats:latest"), "untouched");
-    edit(team, "InterStepBufferService", "default", json!({"spec": {"jetstream": {"version": "latest"}}})).await;
-    until(team, "InterStepBufferService", "default", "healthy", healthy).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_to_be_tried_again_waits_for_a_change() {
     let scene = Scene::new("pl-retries").await;
     let team = &scene.team;

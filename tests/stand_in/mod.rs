@@ -59,6 +59,12 @@
 //! |---|---|
 //! | `unhealthy: "true"` | its children are not healthy, and pipelines that are looked at fail |
 //! | `stale-health: "50ms"` | says that it is healthy for so long after it has seen a change of its version |
+//! | `pod-takes: "1s"` | the next roll takes so long for each of its pods, which are rolled one after the other |
+//! | `never-ready: "true"` | the next roll never ends: its first pod does not become ready |
+//!
+//! The last two go into the StatefulSet with the next change of the spec that rolls it, and alone they roll nothing: not
+//! when they are turned on, and not when they are turned off. To end a roll that never ends, turn the knob off, then
+//! revert the spec.
 
 mod cache;
 mod configuration;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     kinds::Kind,
+    knobs::Knobs,
     view::{
         After, Draft, HASH, Pass, SERVICE_NAME, Step, asked, finalizer, generation, going, hash, in_group, inherited,
         instance, labels, number, owner, text,
@@ -73,7 +74,7 @@ pub fn pass(look: &Look) -> Pass {
     }
     draft.condition("Configured", true, "Successful", "");
     draft.set("type", "jetstream");
-    let wanted = look.images.get(version).map(|image| statefulset(service, replicas, image));
+    let wanted = look.images.get(version).map(|image| statefulset(service, replicas, image, &knobs));
     let deployed = match (&wanted, look.set) {
         (None, _) => Err(format!("no jetstream configuration found for {version:?}")),
         (Some(wanted), Some(set)) if persistence(&wanted["metadata"]["annotations"][KEPT]) != kept(set) => {
@@ -146,7 +147,7 @@ fn persistence(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn statefulset(service: &DynamicObject, replicas: i64, image: &str) -> Value {
+fn statefulset(service: &DynamicObject, replicas: i64, image: &str, knobs: &Knobs) -> Value {
     let name = service.name_any();
     let labels = labels(
         "isbsvc",
@@ -158,7 +159,7 @@ fn statefulset(service: &DynamicObject, replicas: i64, image: &str) -> Value {
     template_of.as_object_mut().map(|fields| fields.remove("version"));
     // No volumes: nobody would provide them. What is asked of them is kept all the same.
     let persistence = jetstream.get("persistence").map(Value::to_string).unwrap_or_default();
-    let spec = json!({
+    let mut spec = json!({
         "replicas": replicas,
         "serviceName": format!("{}-svc", set_name(&name)),
         "podManagementPolicy": "Parallel",
@@ -170,6 +171,10 @@ fn statefulset(service: &DynamicObject, replicas: i64, image: &str) -> Value {
     });
     let mut annotations = inherited(service);
     annotations.insert(HASH.to_owned(), hash(&spec).into());
+    // How its pods behave comes along with a roll, and is no reason for one.
+    if let Some(template) = spec["template"]["metadata"]["annotations"].as_object_mut() {
+        template.extend(knobs.of_pods());
+    }
     annotations.insert(KEPT.to_owned(), persistence.into());
     json!({
         "apiVersion": "apps/v1",
