@@ -207,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_of_a_mono_vertex_is_a_reason_for_it_and_so_is_its_end() {
+        let mut cache = Cache::default();
+        let labels = json!({"labels": {MONO_VERTEX_NAME: "m"}});
+        let reasons = cache.take_in(Kind::Pod, object("m-mv-0-abc", 1, &labels, ""));
+        assert_eq!(reasons, [("team".to_owned(), (Kind::MonoVertex, "m".to_owned()))]);
+        assert_eq!(cache.of_mono_vertex("team", "m").len(), 1);
+        assert!(!cache.knows_all(Kind::MonoVertex));
+        assert_eq!(names(&cache.take_in(Kind::MonoVertex, object("m", 1, &json!({}), ""))), ["m"]);
+        assert!(cache.take_in(Kind::MonoVertex, object("m", 2, &json!({}), "Running")).is_empty());
+        assert_eq!(names(&cache.take_in(Kind::MonoVertex, Change::Only(BTreeSet::new()))), ["m"]);
+        assert!(cache.knows_all(Kind::MonoVertex));
+    }
+
+    #[test]
     fn the_children_of_a_pipeline_are_not_those_of_one_with_a_longer_name() {
         let mut cache = Cache::default();
         for (pipeline, name) in [("p", "p-in"), ("p-in", "p-in-in"), ("o", "o-in")] {

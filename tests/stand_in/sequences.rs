@@ -438,6 +438,21 @@ fn a_buffer_service_has_a_statefulset_of_the_image_that_is_configured() {
     assert_eq!(last(&pass(&service, Some(&object(&set)), 0)), "Running Unavailable");
     set["status"]["readyReplicas"] = 2.into();
     assert_eq!(last(&pass(&service, Some(&object(&set)), 0)), "Running Healthy");
+    // How its pods behave is no reason to roll them, and comes along with one.
+    let applies = |pass: &super::view::Pass| {
+        let applied = pass.steps.iter().find_map(|step| match step {
+            Step::Apply(Kind::StatefulSet, _, body) => {
+                Some(body["spec"]["template"]["metadata"]["annotations"].clone())
+            }
+            _ => None,
+        });
+        applied.map(|annotations| annotations["numaplane.test/ready-after"].clone())
+    };
+    let mut slow = service.clone();
+    slow["metadata"]["annotations"] = json!({"stand-in.numaflow/pod-takes": "2s"});
+    assert_eq!(applies(&pass(&slow, Some(&object(&set)), 0)), None);
+    slow["spec"]["jetstream"]["version"] = "2".into();
+    assert_eq!(applies(&pass(&slow, Some(&object(&set)), 0)), Some(json!("2")));
     set["status"]["updateRevision"] = "b".into();
     assert_eq!(last(&pass(&service, Some(&object(&set)), 0)), "Running Progressing");
     service["spec"]["jetstream"]["version"] = "2".into();
