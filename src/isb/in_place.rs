@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{change::Pending, decide::Turn, judge::Verdict};
 use crate::{
-    api::{IsbChange, IsbStage, LABEL_POKE, Raw},
+    api::{IsbChange, IsbStage, Raw},
     live::ANNOTATION_APPLIED,
     numaflow::LiveIsb,
     plan::Plan,
@@ -154,11 +154,11 @@ impl Turn<'_> {
     }
 }
 
-/// An ISB service as it is, to come back to.
+/// What of an ISB service is ours, to come back to. What others have set is theirs to keep or to remove.
 fn as_it_is(child: &LiveIsb) -> Raw {
     let (mut labels, mut annotations) = (child.labels.clone(), child.annotations.clone());
-    labels.remove(LABEL_POKE);
-    annotations.remove(ANNOTATION_APPLIED);
+    labels.retain(|key, _| child.ownership.labels.contains(key));
+    annotations.retain(|key, _| child.ownership.annotations.contains(key) && key != ANNOTATION_APPLIED);
     let spec = child.ownership.ours.clone().unwrap_or_else(|| (*child.spec).clone());
     Raw(json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}))
 }

@@ -1,6 +1,8 @@
 //! Whose fields the fields of a spec are, read from its managed fields: what we applied, what others added, and what nobody
 //! owns (the server's defaults). Pure.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value};
 
@@ -19,6 +21,10 @@ pub struct Ownership {
     pub foreign: Vec<Vec<String>>,
     /// Whether somebody, be it us, has set the wanted phase; nobody has where the server fills it in.
     pub phase: bool,
+    /// Keys of the labels that we applied last and that are still ours.
+    pub labels: BTreeSet<String>,
+    /// The same of annotations.
+    pub annotations: BTreeSet<String>,
 }
 
 impl Ownership {
@@ -27,9 +33,14 @@ impl Ownership {
     pub fn read(managed: &[ManagedFieldsEntry], spec: &Value) -> Self {
         let of_object = || managed.iter().filter(|e| e.subresource.as_deref().unwrap_or_default().is_empty());
         let fields = |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref().and_then(|f| f.0.get("f:spec").cloned());
-        let ours = of_object()
-            .find(|e| e.manager.as_deref() == Some(MANAGER_NUMAFLOW) && e.operation.as_deref() == Some("Apply"))
-            .and_then(fields);
+        let applied = of_object()
+            .find(|e| e.manager.as_deref() == Some(MANAGER_NUMAFLOW) && e.operation.as_deref() == Some("Apply"));
+        let ours = applied.and_then(fields);
+        let keys = |of: &str| {
+            let set = applied.and_then(|e| e.fields_v1.as_ref()).map(|f| &f.0["f:metadata"][of]);
+            set.map(|set| below(set).into_iter().map(|(key, _)| key.to_owned()).collect()).unwrap_or_default()
+        };
+        let (labels, annotations) = (keys("f:labels"), keys("f:annotations"));
         let phase = of_object().filter_map(fields).any(|set| !set["f:lifecycle"]["f:desiredPhase"].is_null());
         let mut foreign = Vec::new();
         let others = of_object()
@@ -41,7 +52,7 @@ impl Ownership {
                 }
             });
         }
-        Self { ours: ours.map(|set| project(&set, spec)), foreign, phase }
+        Self { ours: ours.map(|set| project(&set, spec)), foreign, phase, labels, annotations }
     }
 }
 
@@ -121,7 +132,9 @@ mod tests {
 
     fn entry(manager: &str, operation: &str, fields: &Value) -> ManagedFieldsEntry {
         serde_json::from_value(json!({
-            "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields},
+            "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": {
+                "f:spec": fields, "f:metadata": {"f:labels": {".": {}, "f:of-the-manager": {}}},
+            },
         }))
         .unwrap()
     }
@@ -137,6 +150,8 @@ mod tests {
         let seen = Ownership::read(&managed, &spec);
         assert_eq!(seen.ours, Some(json!({"vertices": [{"name": "in"}], "watermark": {"maxDelay": "1s"}})));
         assert_eq!(seen.foreign, vec![vec!["watermark".to_owned(), "disabled".to_owned()]]);
+        assert_eq!(seen.labels, BTreeSet::from(["of-the-manager".to_owned()]));
+        assert!(seen.annotations.is_empty());
     }
 
     #[test]
