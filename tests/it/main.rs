@@ -39,6 +39,7 @@ mod recovery;
 mod refusals;
 mod restarts;
 mod resuming;
+mod retold;
 mod seed;
 mod shapes;
 mod stand_in;
