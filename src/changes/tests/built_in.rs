@@ -257,30 +257,25 @@ fn what_users_change_in_a_pipeline() {
 }
 
 #[test]
-fn what_users_change_in_a_mono_vertex() {
+fn no_change_of_a_mono_vertex_pauses_it() {
     let old = sample(Kind::MonoVertex);
-    for (pointer, value, expected) in [
-        ("/source/udsource/container/image", json!("x/f:2"), P),
-        ("/source/transformer/container/envFrom", json!([]), P),
-        ("/source/kafka/topic", json!("u"), P),
-        ("/udf/container/image", json!("x/f:2"), P),
-        ("/udf", json!(null), P),
-        ("/sink/udsink/container/image", json!("x/f:2"), P),
-        ("/sink/fallback/udsink/container/image", json!("x/f:2"), P),
-        ("/sink/log", json!(null), P),
-        ("/bypass/sink/tags/values", json!(["y"]), P),
-        ("/sidecars/0/image", json!("x/s:2"), P),
-        ("/scale/max", json!(9), N),
-        ("/replicas", json!(9), N),
-        ("/limits/readBatchSize", json!(9), N),
-        ("/metadata/labels/a", json!("c"), N),
-        ("/sink/udsink/container/resources/limits/memory", json!("2Gi"), N),
-        ("/containerTemplate/resources/limits/memory", json!("2Gi"), N),
-        ("/daemonTemplate/replicas", json!(2), N),
+    for (pointer, value) in [
+        ("/source/udsource/container/image", json!("x/f:2")),
+        ("/source/kafka/topic", json!("u")),
+        ("/source/kafka", json!(null)),
+        ("/udf/container/image", json!("x/f:2")),
+        ("/udf", json!(null)),
+        ("/sink/udsink/container/image", json!("x/f:2")),
+        ("/sink/log", json!(null)),
+        ("/bypass/sink/tags/values", json!(["y"])),
+        ("/sidecars/0/image", json!("x/s:2")),
+        ("/scale/max", json!(9)),
+        ("/replicas", json!(9)),
+        ("/metadata/labels/a", json!("c")),
+        ("/daemonTemplate/replicas", json!(2)),
     ] {
         let change = classify(&old, &set(&old, pointer, value), &Rules::built_in(Kind::MonoVertex));
-        assert!(change != Change::None, "{pointer}");
-        assert_eq!(list_of(&change), expected, "{pointer}: {change:?}");
+        assert!(matches!(change, Change::Direct(_)), "{pointer}: {change:?}");
     }
     let paused = set(&old, "/lifecycle/desiredPhase", json!("Paused"));
     assert_eq!(classify(&old, &paused, &Rules::built_in(Kind::MonoVertex)), Change::None);
