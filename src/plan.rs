@@ -325,6 +325,19 @@ impl Step {
         asks(self).is_some_and(|asked| asks(other) == Some(asked))
     }
 
+    /// Whether it only reads what Numaflow made of one of its objects.
+    #[must_use]
+    pub fn is_look_at_plane(&self) -> bool {
+        matches!(self, Self::LookAtPipeline { .. } | Self::LookAtMonoVertex { .. })
+    }
+
+    /// Whether it lets an object of Numaflow's run again.
+    #[must_use]
+    pub fn is_resume(&self) -> bool {
+        matches!(self, Self::PatchNumaflow { patch, .. }
+            if patch["spec"]["lifecycle"].get("desiredPhase").is_some_and(|phase| phase != "Paused"))
+    }
+
     /// Whether it writes an object of Numaflow's.
     #[must_use]
     pub fn is_of_numaflow(&self) -> bool {

@@ -97,6 +97,14 @@ impl Summary {
         self.retried
     }
 
+    /// Whether this is about something that the server refused before, and that is about to be tried again: `phase` and
+    /// `conditions` are what was said of the same spec.
+    #[must_use]
+    pub fn is_another_try(&self, phase: &Phase, conditions: &[Condition]) -> bool {
+        let retried = |c: &Condition| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True";
+        self.is_pending() && *phase == Phase::failed() && conditions.iter().any(retried)
+    }
+
     /// Writes phase, message and conditions into the status in the making, which has those of the stored one until then.
     /// `conditions` has what else there is to say.
     pub fn write(

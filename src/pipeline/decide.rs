@@ -236,7 +236,7 @@ impl<'a> Turn<'a> {
         } else {
             report.write(&mut self);
         }
-        let resumes = steps.iter().any(is_resume);
+        let resumes = steps.iter().any(Step::is_resume);
         if self.s.rollout.status.as_ref() != Some(&self.next) && !resumes {
             let status = Box::new(self.next);
             steps = vec![Step::WritePipelineStatus { status, events: self.events }];
@@ -247,11 +247,5 @@ impl<'a> Turn<'a> {
 
 /// Whether something has to be known first: nothing is said before that.
 fn only_looks(steps: &[Step]) -> bool {
-    !steps.is_empty() && steps.iter().all(|step| matches!(step, Step::LookAtPipeline { .. }))
-}
-
-/// Whether a step lets a pipeline run again.
-fn is_resume(step: &Step) -> bool {
-    matches!(step, Step::PatchNumaflow { patch, .. }
-        if patch["spec"]["lifecycle"].get("desiredPhase").is_some_and(|phase| phase != "Paused"))
+    !steps.is_empty() && steps.iter().all(Step::is_look_at_plane)
 }

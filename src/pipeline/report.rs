@@ -7,7 +7,7 @@ use super::{
     want::{BY_SPEC, Want},
 };
 use crate::{
-    api::{Condition, ConditionType, Conditions, Phase, PipelineRolloutStatus, Strategy, pausing},
+    api::{ConditionType, Conditions, PipelineRolloutStatus, Strategy, pausing},
     numaflow::LivePipeline,
     summary::{Summary, Unready},
     time::of_day,
@@ -40,11 +40,7 @@ pub(super) fn wedged(child: &LivePipeline) -> Summary {
 impl Report {
     /// Whether this is about something that the server refused before, and that is about to be tried again.
     pub(super) fn is_another_try(&self, stored: &PipelineRolloutStatus, generation: i64) -> bool {
-        let retried = |c: &Condition| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True";
-        self.summary.is_pending()
-            && stored.phase == Phase::failed()
-            && stored.observed_generation == generation
-            && stored.conditions.iter().any(retried)
+        stored.observed_generation == generation && self.summary.is_another_try(&stored.phase, &stored.conditions)
     }
 
     /// Writes phase, message and conditions into the status in the making.
