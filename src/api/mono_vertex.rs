@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     attempt::{LastChange, LastForce},
+    pause::pausing,
     phase::Phase,
     pipeline::ResumeSpec,
     template::{Raw, TemplateMetadata},
@@ -152,4 +153,13 @@ pub struct MonoVertexPause {
     /// When it ended.
     #[serde(default, deserialize_with = "super::readable::readable", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
+}
+
+impl MonoVertexPause {
+    /// Not settled, or not any more: what was found out when it was, says nothing now.
+    pub fn unsettle(&mut self) {
+        pausing::PAUSING.clone_into(&mut self.state);
+        self.settled_at = None;
+        self.pods_left.clear();
+    }
 }

@@ -18,16 +18,13 @@ use crate::{
     api::{MANAGER_LIFECYCLE, MANAGER_NUMAFLOW},
     kinds,
     live::{ANNOTATION_APPLIED, Version},
-    numaflow::{DataPlane, LiveIsb, LiveMonoVertex, LivePipeline, VertexPod, VertexSeen},
+    numaflow::{DataPlane, LiveIsb, LiveMonoVertex, LivePipeline, VertexPod, VertexSeen, pods_of_mono_vertex},
     plan::{About, Refusal},
     store::Seen,
 };
 
 /// Label of Numaflow on vertices and their pods: the pipeline that they belong to.
 const LABEL_PIPELINE: &str = "numaflow.numaproj.io/pipeline-name";
-
-/// Label of Numaflow on pods of a MonoVertex: the one that they belong to.
-const LABEL_MONO_VERTEX: &str = "numaflow.numaproj.io/mono-vertex-name";
 
 impl Cluster {
     /// Applies an object that belongs to the subject. One that is expected must be there, of that very version; where none is,
@@ -176,9 +173,10 @@ impl Cluster {
     /// Reads the pods of a MonoVertex, as they are now. What cannot be read is said so in the answer.
     pub(super) async fn look_at_mono_vertex(&self, namespace: &str, name: &str) -> DataPlane {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let of_it = format!("{LABEL_MONO_VERTEX}={name},app.kubernetes.io/component=mono-vertex");
+        // Without a resourceVersion: what the server has in its cache may be from before the pause.
+        let of_it = ListParams::default().labels(&pods_of_mono_vertex(name));
         let mut plane = DataPlane::default();
-        match limited(pods.list(&ListParams::default().labels(&of_it))).await {
+        match limited(pods.list(&of_it)).await {
             Ok(list) => plane.pods = list.items.iter().map(VertexPod::of).collect(),
             Err(error) => {
                 let says = format!("pods: {}", with_sources(&error));

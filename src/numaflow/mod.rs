@@ -13,7 +13,7 @@ mod plane;
 pub use dependants::{Dependant, Dependants};
 pub use held::Held;
 pub use isb::{IsbEvidence, LiveIsb, StatefulSetSeen};
-pub use mono_vertex::LiveMonoVertex;
+pub use mono_vertex::{LiveMonoVertex, pods_of_mono_vertex};
 pub use object::LiveObject;
 pub use ownership::{Ownership, covers};
 pub use patience::{GRACE, budget, last_wait};

@@ -28,9 +28,13 @@ pub fn drifted(child: &LiveObject, wanted: &Wanted, phase: bool, left_alone: &st
 /// The merge patch that removes what others added to the spec, and a wanted phase that stands for none, and its hash.
 #[must_use]
 pub fn removal(child: &LiveObject, wanted: &Wanted, phase: bool) -> Option<(Value, String)> {
-    let steered = |path: &[String]| {
-        matches!(path, [lifecycle, field] if lifecycle == "lifecycle"
-            && (field == "desiredPhase" || field == "pauseGracePeriodSeconds"))
+    let steered = |path: &[String]| match path {
+        [lifecycle, field] => {
+            lifecycle == "lifecycle" && (field == "desiredPhase" || field == "pauseGracePeriodSeconds")
+        }
+        // An autoscaler's; of what we wrap only a MonoVertex has it here.
+        [field] => field == "replicas",
+        _ => false,
     };
     let is_wanted = |path: &[String]| path.iter().try_fold(&wanted.spec, |value, key| value.get(key)).is_some();
     let mut patch = json!({});
