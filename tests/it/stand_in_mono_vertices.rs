@@ -48,7 +48,7 @@ async fn a_mono_vertex_says_that_it_is_paused_while_its_pods_are_still_going() {
     let team = &scene.team;
     let _kinds = numaflow::installed(&team.client).await;
     led(team).await;
-    create_turned(team, "MonoVertex", "m", &[("terminates-after", "3s")], spec(json!({"scale": {"min": 2}}))).await;
+    create_turned(team, "MonoVertex", "m", &[("terminates-after", "5s")], spec(json!({"scale": {"min": 2}}))).await;
     // Running at once, with healthy pods that are not there yet, and a daemon that takes a moment.
     let begun = says(team, "m", "Running").await;
     assert_eq!((count(&begun, "replicas"), condition(&begun, "PodsHealthy").0), (2, "True"), "{}", begun.data);
@@ -74,7 +74,7 @@ async fn a_mono_vertex_says_that_it_is_paused_while_its_pods_are_still_going() {
     let going = pods(team, "m", 2).await;
     assert_eq!(images(&going), Vec::<String>::new(), "all are going");
     until(team, "MonoVertex", "m", "no pods", |m| condition(m, "PodsHealthy") == NO_PODS).await;
-    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
     pods(team, "m", 0).await;
 
     want(team, "m", "Running").await;
@@ -282,7 +282,7 @@ async fn its_pods_go_with_it_and_may_take_their_time_while_the_next_one_of_that_
     gone(team, "m").await;
     pods(team, "m", 0).await;
 
-    create_turned(team, "MonoVertex", "m", &[("terminates-after", "4s")], spec(json!({}))).await;
+    create_turned(team, "MonoVertex", "m", &[("terminates-after", "7s")], spec(json!({}))).await;
     ready(team, "m").await;
     let old = pods(team, "m", 1).await.remove(0).uid().unwrap();
     let began = Instant::now();
@@ -295,7 +295,7 @@ async fn its_pods_go_with_it_and_may_take_their_time_while_the_next_one_of_that_
     let left = pods(team, "m", 1).await.remove(0);
     assert!(left.uid().unwrap() != old && left.metadata.deletion_timestamp.is_none(), "{left:?}");
     // Whole seconds are noted of a deletion.
-    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
