@@ -399,7 +399,12 @@ impl Model {
     fn own(&mut self) {
         let child = self.child.as_mut().unwrap();
         let phase = child.written_phase().is_some();
-        child.ownership = Arc::new(Ownership { ours: self.ours.clone(), foreign: self.foreign.clone(), phase });
+        child.ownership = Arc::new(Ownership {
+            ours: self.ours.clone(),
+            foreign: self.foreign.clone(),
+            phase,
+            ..Ownership::default()
+        });
     }
 
     fn patch(&mut self, patch: &Value) {
