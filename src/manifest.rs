@@ -21,7 +21,7 @@ pub struct Manifest {
     /// The lease that its controller takes; `None` where it elects no leader.
     pub leader: Option<Leader>,
     /// What its controller is told about ISB services: `isbsvc` in its configuration; `None` where that cannot be read.
-    pub isbsvc: Option<Value>,
+    pub isbsvc: Option<Arc<Value>>,
 }
 
 /// Which part of the cluster an object belongs to.
@@ -69,7 +69,7 @@ impl Manifest {
     }
 
     fn of(rendered: Rendered, leader: Option<Leader>, part: &Part) -> Self {
-        let isbsvc = isbsvc_settings(&rendered.objects);
+        let isbsvc = isbsvc_settings(&rendered.objects).map(Arc::new);
         let objects = rendered
             .objects
             .into_iter()

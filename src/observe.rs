@@ -1,5 +1,6 @@
 //! From the stores to a snapshot: no request is made here.
 
+mod isb_rollout;
 mod isb_service;
 mod mono_vertex;
 mod pipeline;

@@ -363,7 +363,7 @@ impl Operator {
             Task::Pipeline(namespace, name) => {
                 let decoded = self.world.pipeline_rollouts.get(namespace, name)?;
                 let found = good(task, &decoded)?;
-                let snapshot = observe::pipeline(&self.world, found, learned);
+                let snapshot = observe::pipeline(&self.world, &self.settings, found, learned);
                 let plan = pipeline::decide(&snapshot, now);
                 Some((Subject::Pipeline(found.clone()), plan))
             }

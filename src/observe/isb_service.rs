@@ -37,7 +37,7 @@ pub fn isb_service(
         foreign_children,
         served: world.serves_isb_services(namespace),
         unknown: world.unknown_for_pipelines(namespace),
-        settings: controllers.iter().filter_map(|c| told(world, settings, namespace, c)).collect::<BTreeMap<_, _>>(),
+        settings: all_told(world, settings, namespace, &controllers),
         controllers: health(&controllers),
         pipelines: seen(world, namespace),
         unlisted: !world.pipelines.synced(),
@@ -45,6 +45,16 @@ pub fn isb_service(
         rules: world.rules(Kind::InterStepBufferService),
         learned: learned.clone(),
     }
+}
+
+/// What the controllers of a namespace are told about ISB services, by instance.
+pub(super) fn all_told(
+    world: &World,
+    settings: &Settings,
+    namespace: &str,
+    controllers: &[Arc<NumaflowControllerRollout>],
+) -> BTreeMap<String, Arc<Value>> {
+    controllers.iter().filter_map(|rollout| told(world, settings, namespace, rollout)).collect()
 }
 
 /// What the controller of a rollout is told about ISB services, with its instance: what is in production or, once that changes
@@ -62,5 +72,5 @@ fn told(
     let revisions = revisions(world, namespace, rollout.metadata.uid.as_deref().unwrap_or_default());
     let definition = revisions.iter().find(|r| r.name == *revision)?.definition.clone()?;
     let manifest = rendered(world, settings, &definition, instance).ok()?;
-    Some((instance.clone(), Arc::new(manifest.isbsvc.clone()?)))
+    Some((instance.clone(), manifest.isbsvc.clone()?))
 }

@@ -2,35 +2,41 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::{isb_rollout, isb_service::all_told};
 use crate::{
-    api::{IsbStage, NumaflowControllerRollout, PipelineRollout},
+    api::{IsbStage, NumaflowControllerRollout, PauseRequest, PipelineRollout},
     changes::Kind,
     drain::{PipelineSeen, Scope},
     numaflow::LivePipeline,
     pipeline::snapshot::{Controller, Request, Snapshot},
     plan::Learned,
+    settings::Settings,
     world::World,
 };
 
 /// One look at the rollout of a pipeline.
 #[must_use]
-pub fn pipeline(world: &World, rollout: &Arc<PipelineRollout>, learned: &Learned) -> Snapshot {
+pub fn pipeline(world: &World, settings: &Settings, rollout: &Arc<PipelineRollout>, learned: &Learned) -> Snapshot {
     let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
     let pipelines = world.pipelines.in_namespace(namespace);
     let count = pipelines.len();
     let recorded = rollout.status.as_ref().map(|s| s.child.as_str()).unwrap_or_default();
     let (children, foreign_children) = super::children(pipelines, &rollout.metadata, recorded);
     let controllers = controllers(world, namespace);
+    let services = world.isb_services.in_namespace(namespace);
+    let (isb_rollouts, isb_requests) = isb_rollout::seen(world, namespace, &services);
     Snapshot {
         rollout: rollout.clone(),
         namespace_terminating: world.terminating(namespace) || learned.terminating,
         children,
         foreign_children,
         served: world.serves_pipelines(namespace),
-        requests: controllers.iter().filter_map(|r| request(r)).collect(),
+        requests: controllers.iter().filter_map(|r| request(r)).chain(isb_requests).collect(),
         unknown: world.unknown_for_pipelines(namespace),
         controllers: health(&controllers),
-        isb: world.isb_services.in_namespace(namespace).into_iter().collect(),
+        isb: services.into_iter().collect(),
+        isb_rollouts,
+        settings: all_told(world, settings, namespace, &controllers),
         pipelines: count,
         strategy: world.defaults(namespace).strategy,
         rules: world.rules(Kind::Pipeline),
@@ -50,18 +56,24 @@ fn request(rollout: &NumaflowControllerRollout) -> Option<Request> {
         return None;
     }
     let status = rollout.status.as_ref()?;
-    let request = status.pause_request.as_ref().filter(|request| request.active)?;
+    let asked = status.pause_request.as_ref().filter(|request| request.active)?;
     // The pipelines of what runs: an instance does not change while anything depends on it.
     let instance = &status.promoted.as_ref()?.instance_id;
-    Some(Request {
-        by: format!("NumaflowControllerRollout/{}", rollout.metadata.name.as_deref().unwrap_or_default()),
+    let by = format!("NumaflowControllerRollout/{}", rollout.metadata.name.as_deref().unwrap_or_default());
+    Some(read(asked, by, Scope::Instance(instance.clone()), false))
+}
+
+/// A request as its requester has it in its status.
+pub(super) fn read(request: &PauseRequest, by: String, scope: Scope, changing: bool) -> Request {
+    Request {
+        by,
         attempt: request.attempt.clone(),
-        scope: Scope::Instance(instance.clone()),
+        scope,
         since: request.since.as_ref().map(|t| t.0),
         timeout: request.drain_timeout.as_ref().and_then(|wait| wait.get().ok()),
         cut: request.cut_at.is_some(),
-        changing: false,
-    })
+        changing,
+    }
 }
 
 /// The rollouts of controllers in a namespace.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{decide::Turn, desired::Desired, want::Want};
+use super::{decide::Turn, desired::Desired, isb_name::FIELD, want::Want};
 use crate::{
     api::{ANNOTATION_INSTANCE, LastChange, Strategy},
     changes::{self, Change, Field},
@@ -68,6 +68,10 @@ impl Turn<'_> {
         }
         let old = child.ownership.ours.as_ref().unwrap_or(&child.spec);
         match changes::classify(old, &desired.wanted.spec, &self.s.rules) {
+            // What is in the old one would be lost: it is never changed in place, whatever the rules say.
+            change if child.isb() != desired.isb() && !matches!(change, Change::Recreate(_)) => {
+                Pending::Recreate(vec![FIELD.to_owned()])
+            }
             Change::None => Pending::Direct(vec!["metadata".to_owned()]),
             Change::Direct(fields) => Pending::Direct(paths(&fields)),
             Change::Pause(fields) if self.s.strategy == Strategy::NoStrategy => Pending::Direct(paths(&fields)),
@@ -110,7 +114,7 @@ impl Turn<'_> {
             self.blocked(&desired);
             return Applying::Later;
         }
-        if let (Some(why), false, Some(paths)) = (&want.bypass, settled, pending.needs_pause()) {
+        if let (Some(why), false, Some(paths)) = (&want.bypass, settled || want.on_record, pending.needs_pause()) {
             self.record_without_pause(&desired, paths, why);
         }
         if let Pending::Recreate(_) = pending {

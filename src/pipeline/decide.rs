@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    change::Applying,
+    change::{Applying, Pending},
     clocks, delete,
-    desired::Desired,
-    report::{self, Report},
+    desired::{Desired, Unclear},
+    report::{self, ISB_MISSING, Report},
     snapshot::Snapshot,
     steer::Steering,
     want::Want,
@@ -45,7 +45,7 @@ pub(super) struct Turn<'a> {
     /// The pipeline, if there is one.
     pub(super) child: Option<&'a Arc<LivePipeline>>,
     /// What it should be like, or why that cannot be told.
-    pub(super) desired: Result<Desired, String>,
+    pub(super) desired: Result<Desired, Unclear>,
     /// The status as stored, with clocks that run.
     pub(super) stored: PipelineRolloutStatus,
     /// The status in the making.
@@ -65,7 +65,7 @@ impl<'a> Turn<'a> {
             s: snapshot,
             now,
             child,
-            desired: Err(String::new()),
+            desired: Err(Unclear::Invalid(String::new())),
             stored,
             next,
             events: Vec::new(),
@@ -76,8 +76,18 @@ impl<'a> Turn<'a> {
             Some(child) => desired.arranged_like(&child.spec),
             None => desired,
         });
-        turn.desired = desired.and_then(|desired| turn.checked(desired));
+        let desired = desired.and_then(|desired| turn.checked(desired)).map_err(Unclear::Invalid);
+        turn.desired = desired.and_then(|desired| turn.on_its_isb_service(desired));
         turn
+    }
+
+    /// What the pipeline should be like, but perhaps for its ISB service; `None` where the rollout cannot be read.
+    pub(super) fn readable(&self) -> Option<&Desired> {
+        match &self.desired {
+            Ok(desired) => Some(desired),
+            Err(Unclear::Waiting(desired, _)) => Some(desired),
+            Err(Unclear::Invalid(_)) => None,
+        }
     }
 
     /// Name of the rollout.
@@ -141,7 +151,10 @@ impl<'a> Turn<'a> {
         let applying = self.applying(child, &pending, &want);
         self.answer(child, &want);
         let report = self.report(child, &pending, &want, &steering, &applying);
+        let anew = matches!(pending, Pending::Recreate(_));
         let mut steps = match (steering, applying) {
+            // One that goes now is not told to run before, nor to pause.
+            (_, Applying::Now(steps)) if anew => steps,
             (Steering::Steps(steps), _) | (_, Applying::Now(steps)) if !steps.is_empty() => steps,
             _ => Vec::new(),
         };
@@ -161,11 +174,16 @@ impl<'a> Turn<'a> {
         }
         self.next.failed_since = None;
         self.next.wedge = None;
+        self.next.pause_requests = Vec::new();
         let desired = match &self.desired {
             Ok(desired) => desired.clone(),
-            Err(words) => {
+            Err(Unclear::Invalid(words)) => {
                 let words = words.clone();
                 return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words));
+            }
+            Err(Unclear::Waiting(_, words)) => {
+                let words = words.clone();
+                return self.finish(Vec::new(), Summary::pending(ISB_MISSING, &words));
             }
         };
         if let Some(refusal) = self.refusal() {
@@ -178,7 +196,6 @@ impl<'a> Turn<'a> {
         let phase = if paused { Some(json!("Paused")) } else { desired.phase.as_ref().map(|p| json!(p)) };
         let grace = desired.grace.map(|g| json!(g));
         self.next.name_count = child_number(self.name(), &name);
-        self.next.pause_requests = Vec::new();
         let body = Arc::new(desired.body(&name, phase.as_ref(), grace.as_ref()));
         let report = Summary::pending("Creating", &format!("Pipeline/{name} is being made"));
         let mut steps = Vec::new();

@@ -13,6 +13,7 @@ use crate::{
 /// Seconds that a pipeline may take to drain when it is deleted, where its user does not say. Numaflow's own default does not
 /// reach an object without a schema.
 const DELETION_GRACE: i64 = 30;
+
 /// What a pipeline should be like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
@@ -22,6 +23,17 @@ pub struct Desired {
     pub phase: Option<String>,
     /// The grace period of pauses in seconds, where the user says one.
     pub grace: Option<i64>,
+    /// The ISBServiceRollout that says which ISB service it is on; absent where none does.
+    pub isb_rollout: Option<String>,
+}
+
+/// Why it cannot be told what a pipeline should be like.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unclear {
+    /// Its rollout cannot be read: a sentence that names the field and says what to do.
+    Invalid(String),
+    /// The ISB service that its spec names is not there: all but that, and what is waited for.
+    Waiting(Box<Desired>, String),
 }
 
 /// The grace period of pauses that a rollout asks for, whatever else of its spec cannot be read.
@@ -30,7 +42,7 @@ pub(super) fn grace_of(rollout: &PipelineRollout) -> Option<i64> {
 }
 
 impl Desired {
-    /// What a rollout asks for, for a pipeline of this name.
+    /// What a rollout asks for, for a pipeline of this name, on the ISB service of the name that its spec has.
     ///
     /// # Errors
     /// A sentence that names the field and says what to do.
@@ -52,7 +64,19 @@ impl Desired {
         let isb = label_value(isb_of(&wanted.spec));
         wanted.labels.insert(LABEL_ISB.to_owned(), isb.clone());
         wanted.labels.insert(LABEL_ISB_CHILD.to_owned(), isb);
-        Ok(Self { wanted: wanted.hashed(), phase, grace })
+        Ok(Self { wanted: wanted.hashed(), phase, grace, isb_rollout: None })
+    }
+
+    /// On this ISB service.
+    #[must_use]
+    pub fn on(mut self, service: &str) -> Self {
+        // Where nothing is written, that may mean the same.
+        if self.isb() != service {
+            self.wanted.spec["interStepBufferServiceName"] = json!(service);
+        }
+        self.wanted.labels.insert(LABEL_ISB_CHILD.to_owned(), label_value(service));
+        self.wanted = self.wanted.hashed();
+        self
     }
 
     /// With vertices, edges and side inputs in the order in which a spec has the same ones already: it means nothing to

@@ -7,6 +7,7 @@ pub mod decide;
 mod delete;
 mod desired;
 mod heal;
+mod isb_name;
 mod leaving;
 mod nudge;
 mod own_change;

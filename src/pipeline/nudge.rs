@@ -50,7 +50,8 @@ impl Turn<'_> {
             // It says so for a moment when it is about to be changed, too.
             let look = Look { isb: vec![child.isb().to_owned()], ..Look::default() };
             let Some(seen) = self.s.learned.looks.get(&look) else { return Some(Step::Look(look)) };
-            let healthy = seen.isb.get(child.isb()).is_some_and(|isb| isb.lacks(None).is_empty());
+            let settings = self.s.settings.get(child.instance()).map(Arc::as_ref);
+            let healthy = seen.isb.get(child.isb()).is_some_and(|isb| isb.lacks(settings).is_empty());
             if !healthy && seen.unreadable.is_none() {
                 self.again((failed / 4).clamp(FIRST, LOOK));
                 return None;

@@ -3,6 +3,7 @@
 use super::{
     change::{Applying, Pending},
     decide::Turn,
+    desired::Unclear,
     steer::Steering,
     want::{BY_SPEC, Want},
 };
@@ -13,6 +14,9 @@ use crate::{
     time::of_day,
     words::list,
 };
+
+/// Reason of one whose ISB service is not there.
+pub(super) const ISB_MISSING: &str = "IsbServiceMissing";
 
 /// What is to be said, before it is written into conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,11 +103,15 @@ impl Turn<'_> {
         let waiting = waiting(steering);
         let after = |words: String| if waiting.is_empty() { words } else { format!("{words}, waiting for {waiting}") };
         let name = &child.version.name;
-        if let Err(words) = &self.desired {
+        if let Err(Unclear::Invalid(words)) = &self.desired {
             return Summary::failed("InvalidSpec", words);
         }
         if let Some(refusal) = self.s.learned.steering_refusal().cloned().or_else(|| self.refusal()) {
             return Summary::blocked(&refusal.reason, &refusal.message);
+        }
+        if let Err(Unclear::Waiting(_, words)) = &self.desired {
+            let words = format!("{words}; Pipeline/{name} stays as it is meanwhile");
+            return Summary::pending(ISB_MISSING, &after(words));
         }
         let pausing = self.next.pause.as_ref();
         let state = pausing.map(|p| p.state.as_str()).unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
     api::{PipelineRollout, Strategy},
@@ -32,6 +33,10 @@ pub struct Snapshot {
     pub controllers: BTreeMap<String, Controller>,
     /// ISB services in the namespace, by name.
     pub isb: BTreeMap<String, Arc<LiveIsb>>,
+    /// The ISBServiceRollouts of the namespace, by name.
+    pub isb_rollouts: BTreeMap<String, IsbRollout>,
+    /// What the controllers are told about ISB services, by instance, where that can be read.
+    pub settings: BTreeMap<String, Arc<Value>>,
     /// Pipelines in the namespace: what one controller has to do.
     pub pipelines: usize,
     /// Strategy of the namespace.
@@ -59,6 +64,22 @@ pub struct Request {
     pub cut: bool,
     /// Whether what asks is being changed right now: its pipelines may fail for that, and are paused for all that.
     pub changing: bool,
+}
+
+/// The rollout of an ISB service, as its pipelines see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IsbRollout {
+    /// The ISB service that its pipelines are to use; empty while there is none, or where that is not known.
+    pub child: String,
+    /// Whether it cannot be decoded: what it wants is not known, and nothing changes for its pipelines.
+    pub unreadable: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Its ISB services that exist.
+    pub children: BTreeSet<String>,
+    /// Pipelines that it asked for a pause before its last change that needed one, and that it has waited for, whatever came
+    /// of that.
+    pub asked: BTreeSet<String>,
 }
 
 /// How the controller of an instance is.

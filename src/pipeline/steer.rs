@@ -239,7 +239,7 @@ impl Turn<'_> {
         // A slow resume takes the number away, which is as good as one.
         let left_alone =
             |v: &&crate::numaflow::VertexSeen| pause.added.contains(&v.name) && matches!(v.replicas, None | Some(0));
-        let desired = self.desired.clone().ok();
+        let desired = self.readable().cloned();
         let steps: Vec<Step> = plane
             .vertices
             .iter()
@@ -269,7 +269,7 @@ impl Turn<'_> {
 
     /// Nothing of ours is left on a pipeline that runs.
     fn at_rest(&mut self, child: &LivePipeline, want: &Want) -> Steering {
-        let Ok(desired) = &self.desired else { return Steering::Settled };
+        let Some(desired) = self.readable() else { return Steering::Settled };
         // One that is written although nobody asks for it is removed with what else somebody added.
         let phase = desired.phase.as_ref().map(|phase| json!(phase)).filter(|p| Some(p) != child.written_phase());
         let grace = has_other_grace(child, want.grace);
@@ -338,7 +338,7 @@ impl Turn<'_> {
 
     /// The wanted phase that the user's spec asks for, as it is patched.
     pub(super) fn phase_of_user(&self) -> Value {
-        self.desired.as_ref().ok().and_then(|d| d.phase.clone()).map_or(Value::Null, |phase| json!(phase))
+        self.readable().and_then(|d| d.phase.clone()).map_or(Value::Null, |phase| json!(phase))
     }
 
     fn change(&self, child: &LivePipeline, patch: Value, why: &'static str) -> Steering {
@@ -354,7 +354,7 @@ impl Turn<'_> {
 
     /// How the pipeline comes back, unless its user says so with Numaflow's own annotation.
     fn manner_of_resume(&self) -> Option<&'static str> {
-        let desired = self.desired.as_ref().ok()?;
+        let desired = self.readable()?;
         if desired.wanted.annotations.contains_key(ANNOTATION_RESUME) {
             return None;
         }

@@ -37,6 +37,8 @@ pub(super) struct Want {
     pub bypass: Option<String>,
     /// Whether the pipeline had all the time that there was.
     pub late: bool,
+    /// Whether what is lost by that is on record already.
+    pub on_record: bool,
     /// Why the pipeline is not paused for others.
     pub excused: Option<String>,
     /// Whether the time for draining is up.
@@ -70,7 +72,11 @@ impl Turn<'_> {
         self.bind_force(&requests, attempted.then_some(&hash));
         let mut want = Want { excused: self.excused(child), ..Want::default() };
         if needed && let Some(desired) = &desired {
-            want.bypass = self.bypass(child, desired, &want);
+            if let Some(at_once) = self.moved_at_once(child, desired, pending) {
+                (want.bypass, want.late, want.on_record) = (Some(at_once.why), true, at_once.on_record);
+            } else {
+                want.bypass = self.bypass(child, desired, &want);
+            }
             if want.bypass.is_none() {
                 want.bypass = self.cut_short(desired);
                 want.late = want.bypass.is_some();
@@ -85,7 +91,7 @@ impl Turn<'_> {
             }
         }
         // Where the spec cannot be read, what it said last still stands.
-        let by_user = if let Some(desired) = &desired {
+        let by_user = if let Some(desired) = self.readable() {
             desired.wants_paused()
         } else {
             let said = |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
@@ -109,7 +115,7 @@ impl Turn<'_> {
         want.reason = reasons.join("; ");
         let own_cut = want.own && self.own_cut();
         want.cut = own_cut || counting.iter().any(|r| r.cut);
-        want.grace = self.grace(desired.as_ref(), &want, &counting);
+        want.grace = self.grace(self.readable(), &want, &counting);
         want
     }
 

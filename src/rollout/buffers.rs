@@ -26,7 +26,7 @@ impl Turn<'_> {
         let Some(look) = look_at(self.isb_of(instance)) else { return Ok(Ok(Vec::new())) };
         let promoted = self.stored.promoted.as_ref();
         let running = promoted.and_then(|p| self.s.manifest(&p.revision, &p.instance_id).ok());
-        let settings = running.as_ref().and_then(|m| m.isbsvc.as_ref());
+        let settings = running.as_ref().and_then(|m| m.isbsvc.as_deref());
         match self.s.learned.looks.get(&look) {
             None => Err(Step::Look(look)),
             Some(Evidence { unreadable: Some(why), .. }) => Ok(Err(unreadable(why))),
@@ -67,7 +67,7 @@ impl Turn<'_> {
             .iter()
             // One that somebody has made since, or deletes, says nothing about the version.
             .filter(|(_, isb)| !isb.deleting && (began.is_none() || isb.created < began))
-            .map(|(name, isb)| (name, isb.lacks(manifest.isbsvc.as_ref())))
+            .map(|(name, isb)| (name, isb.lacks(manifest.isbsvc.as_deref())))
             .filter(|(_, lacks)| !lacks.is_empty())
             .map(|(name, lacks)| format!("InterStepBufferService/{name}: {lacks}"))
             .collect();

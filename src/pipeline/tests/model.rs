@@ -1,6 +1,8 @@
 //! A cluster with one PipelineRollout, its pipeline, and Numaflow, which takes one pass at a time when it is told to. Rules of
 //! conduct are checked at every write.
 
+mod isb;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -16,10 +18,10 @@ use crate::{
     drain::Scope,
     evidence::Evidence,
     live::Version,
-    numaflow::{DataPlane, LiveIsb, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
+    numaflow::{DataPlane, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
     pipeline::{
         decide,
-        snapshot::{Controller, Request, Snapshot},
+        snapshot::{Controller, IsbRollout, Request, Snapshot},
     },
     plan::{About, Learned, Plan, Refusal, Step},
     time::is_ahead,
@@ -52,12 +54,21 @@ pub struct Model {
     pub isb_healthy: bool,
     /// … and whether it is so.
     pub isb_rolled: bool,
-    /// Whether it is being deleted.
+    /// Whether the one called `default` is being deleted.
     pub isb_deleting: bool,
     /// How often writes to it are refused, and why.
     pub isb_refused: (u32, &'static str),
     pub strategy: Strategy,
     pub pipelines: usize,
+    /// ISBServiceRollouts.
+    pub isb_rollouts: BTreeMap<String, IsbRollout>,
+    /// Names of the ISB services that there are.
+    pub services: BTreeSet<String>,
+    /// The image of their pods.
+    pub isb_image: String,
+    /// What the controllers are told about ISB services.
+    pub settings: BTreeMap<String, Arc<Value>>,
+    pub rules: Arc<crate::changes::Rules>,
     /// The server refuses a spec that holds this text.
     pub refuses: Option<String>,
     /// … and says yes when it is only asked.
@@ -110,6 +121,11 @@ impl Model {
             isb_refused: (0, ""),
             strategy: Strategy::PauseAndDrain,
             pipelines: 1,
+            isb_rollouts: BTreeMap::new(),
+            services: ["default", "other"].map(str::to_owned).into(),
+            isb_image: "nats:1".into(),
+            settings: BTreeMap::new(),
+            rules: super::rules(),
             refuses: None,
             lies: false,
             writes: Vec::new(),
@@ -200,6 +216,17 @@ impl Model {
         self.own();
     }
 
+    /// Somebody changes fields of the pipeline, which are theirs from then on.
+    pub fn tamper(&mut self, change: impl FnOnce(&mut Value)) {
+        let child = self.child.as_mut().expect("a pipeline");
+        let mut spec = (*child.spec).clone();
+        change(&mut spec);
+        let ours = self.ours.as_mut().and_then(Value::as_object_mut).expect("applied");
+        ours.retain(|field, value| spec[field.as_str()] == *value);
+        (child.spec, child.generation) = (Arc::new(spec), child.generation + 1);
+        self.own();
+    }
+
     // ---- time ---------------------------------------------------------------------------------------------------
 
     pub fn pass_time(&mut self, seconds: i64) {
@@ -265,10 +292,12 @@ impl Model {
             requests: self.requests.clone(),
             unknown: self.unknown.clone(),
             controllers: BTreeMap::from([(String::new(), Controller { gone: self.gone })]),
-            isb: BTreeMap::from([("default".to_owned(), Arc::new(self.isb_service()))]),
+            isb: self.services.iter().map(|name| (name.clone(), Arc::new(self.isb_service(name)))).collect(),
+            isb_rollouts: self.isb_rollouts.clone(),
+            settings: self.settings.clone(),
             pipelines: self.pipelines,
             strategy: self.strategy,
-            rules: super::rules(),
+            rules: self.rules.clone(),
             learned: self.learned.clone(),
         }
     }
@@ -299,11 +328,7 @@ impl Model {
                 self.learned.planes.insert(name.clone(), plane);
             }
             Step::Look(look) => {
-                let isb = crate::numaflow::IsbEvidence {
-                    phase: if self.isb_rolled { "Running" } else { "Pending" }.into(),
-                    ..Default::default()
-                };
-                let isb = BTreeMap::from([("default".to_owned(), isb)]);
+                let isb = self.services.iter().map(|name| (name.clone(), self.isb_evidence())).collect();
                 self.learned.looks.insert(look.clone(), Evidence { isb, ..Evidence::default() });
             }
             Step::CheckNumaflow { body, expect, .. } => {
@@ -341,11 +366,6 @@ impl Model {
             other => panic!("not a step about pipelines: {other:?}"),
         }
         true
-    }
-
-    fn isb_service(&self) -> LiveIsb {
-        let phase = if self.isb_healthy { "Running" } else { "Pending" };
-        LiveIsb { object: LiveObject { phase: phase.into(), deleting: self.isb_deleting, ..LiveObject::default() } }
     }
 
     fn apply(&mut self, body: &Value, expect: Option<&Version>) {

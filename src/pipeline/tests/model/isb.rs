@@ -1,0 +1,83 @@
+//! The ISB services of the model, and their rollouts.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Model;
+use crate::{
+    drain::Scope,
+    live::Version,
+    numaflow::{IsbEvidence, LiveIsb, LiveObject, StatefulSetSeen},
+    pipeline::snapshot::{IsbRollout, Request},
+};
+
+impl Model {
+    /// The user has the pipeline on another ISB service, or on that of an ISBServiceRollout.
+    pub fn name_isb(&mut self, name: &str) {
+        self.edit(|spec| spec["interStepBufferServiceName"] = json!(name));
+    }
+
+    /// An ISBServiceRollout has this ISB service from now on; an empty name: none yet.
+    pub fn isb_rollout(&mut self, name: &str, child: &str) -> &mut IsbRollout {
+        let rollout = self.isb_rollouts.entry(name.to_owned()).or_default();
+        child.clone_into(&mut rollout.child);
+        if !child.is_empty() {
+            self.services.insert(child.to_owned());
+            rollout.children.insert(child.to_owned());
+        }
+        rollout
+    }
+
+    /// An ISBServiceRollout asks the pipelines on these services for a pause.
+    pub fn isb_request(&mut self, rollout: &str, services: &[&str], changing: bool) {
+        self.requests.retain(|r| !r.by.starts_with("ISBServiceRollout/"));
+        self.requests.push(Request {
+            by: format!("ISBServiceRollout/{rollout}"),
+            attempt: format!("{rollout}-1"),
+            scope: Scope::Isb(services.iter().map(|name| (*name).to_owned()).collect()),
+            since: Some(self.now),
+            timeout: None,
+            cut: false,
+            changing,
+        });
+    }
+
+    /// What the controller is told about ISB services.
+    pub fn settings(&mut self, settings: &Value) {
+        self.settings.insert(String::new(), Arc::new(settings.clone()));
+    }
+
+    /// The ISB service that the pipeline uses.
+    pub fn isb(&self) -> &str {
+        self.live().isb()
+    }
+
+    /// A label of the pipeline, by its last word.
+    pub fn label(&self, key: &str) -> &str {
+        self.live().labels.get(&format!("numaplane.numaproj.io/{key}")).map_or("", String::as_str)
+    }
+
+    /// An ISB service as it is seen.
+    pub(super) fn isb_service(&self, name: &str) -> LiveIsb {
+        let phase = if self.isb_healthy { "Running" } else { "Pending" };
+        let version = Version { name: name.into(), ..Version::default() };
+        let deleting = self.isb_deleting && name == "default";
+        LiveIsb { object: LiveObject { version, phase: phase.into(), deleting, ..LiveObject::default() } }
+    }
+
+    /// … and what is found when it is asked for.
+    pub(super) fn isb_evidence(&self) -> IsbEvidence {
+        let stateful_set = StatefulSetSeen {
+            same_revision: self.isb_rolled,
+            image: self.isb_image.clone(),
+            ..StatefulSetSeen::default()
+        };
+        IsbEvidence {
+            phase: "Running".into(),
+            version: "2.10".into(),
+            stateful_set: Some(stateful_set),
+            ..IsbEvidence::default()
+        }
+    }
+}
