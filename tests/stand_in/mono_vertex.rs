@@ -1,6 +1,6 @@
 //! One pass over a MonoVertex, which is source, function and sink in one: its pods, and what is said of them.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use jiff::Timestamp;
 use kube::{ResourceExt, api::DynamicObject};
@@ -16,6 +16,9 @@ use super::{
         instance, labels, list, number, owner, text, written,
     },
 };
+
+/// Time between two looks at one whose pods are being replaced.
+const ROLL: Duration = Duration::from_secs(1);
 
 /// What is seen in a pass.
 pub struct Look<'a> {
@@ -67,8 +70,15 @@ pub fn pass(look: &Look) -> (Pass, Memory) {
     draft.phase(desired(mono_vertex), "");
     draft.set("reason", "");
     health(look, daemon_ready <= now, &mut draft);
+    let rolls = draft.get("updateHash") != draft.get("currentHash");
     steps.push(write(look, draft));
-    let after = if daemon_ready > now { After::At(daemon_ready) } else { After::Rest };
+    // A pod that is ready is a reason to look, but what is seen of the status then may be from before the last write, and the
+    // roll begins anew with it.
+    let after = match (daemon_ready > now, rolls) {
+        (true, _) => After::At(daemon_ready),
+        (false, true) => After::At(now + ROLL),
+        (false, false) => After::Rest,
+    };
     (Pass { steps, after }, memory)
 }
 

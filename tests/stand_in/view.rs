@@ -211,6 +211,11 @@ impl Draft {
         self.fields.insert(name.to_owned(), value.into());
     }
 
+    /// What is set in a field.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name)
+    }
+
     /// Sets phase and message.
     pub fn phase(&mut self, phase: &str, message: &str) {
         self.set("phase", phase);

@@ -70,7 +70,7 @@ async fn a_pipeline_is_made_labelled_changed_paused_and_resumed(strategy: &str) 
         team.edit::<PipelineRollout>(PIPELINE, json!({"spec": {"strategy": {"pauseResume": {"fastResume": fast}}}}))
             .await;
         team.edit_pipeline(PIPELINE, json!({"lifecycle": {"desiredPhase": "Paused"}})).await;
-        team.pipeline_rests(PIPELINE).await;
+        team.pipeline_rests_with(PIPELINE, 4).await;
         pipelines::pods(team, &changed.name_any(), 0).await;
         team.edit_pipeline(PIPELINE, json!({"lifecycle": {"desiredPhase": null}})).await;
         team.pipeline_runs(PIPELINE).await;
