@@ -136,6 +136,9 @@ async fn short_names_categories_and_columns_are_served() {
     for (plural, short, columns) in [
         ("numaflowcontrollerrollouts", "ncr", ["Version", "Promoted", "Phase", "Stage", "Message"].as_slice()),
         ("numaflowcontrollers", "nc", ["Version", "State", "Phase", "Message"].as_slice()),
+        ("pipelinerollouts", "plr", ["Pipeline", "Phase", "Upgrade In Progress", "Pause", "Message"].as_slice()),
+        ("isbservicerollouts", "isbr", ["Service", "Phase", "Upgrade In Progress", "Stage", "Message"].as_slice()),
+        ("monovertexrollouts", "mvr", ["MonoVertex", "Phase", "Upgrade In Progress", "Pause", "Message"].as_slice()),
     ] {
         let crd = crds.get(&format!("{plural}.{GROUP}")).await.unwrap();
         let accepted = crd.status.as_ref().and_then(|s| s.accepted_names.clone()).unwrap();
@@ -152,7 +155,14 @@ async fn short_names_categories_and_columns_are_served() {
 async fn kubectl_explain_has_something_to_say_about_every_field() {
     let scene = Scene::new("explain").await;
     let crds: Api<CustomResourceDefinition> = Api::all(scene.team.client.clone());
-    for plural in ["numaflowcontrollerrollouts", "numaflowcontrollers"] {
+    let all = [
+        "numaflowcontrollerrollouts",
+        "numaflowcontrollers",
+        "pipelinerollouts",
+        "isbservicerollouts",
+        "monovertexrollouts",
+    ];
+    for plural in all {
         let crd = crds.get(&format!("{plural}.{GROUP}")).await.unwrap();
         let schema = json!(crd.spec.versions[0].schema.as_ref().and_then(|s| s.open_api_v3_schema.clone()));
         let mut silent = Vec::new();

@@ -28,6 +28,8 @@ mod fallbacks;
 mod manifests;
 mod many;
 mod measured;
+mod mono_vertices;
+mod mono_vertices_paused;
 mod objects;
 mod pausing;
 mod pipelines;

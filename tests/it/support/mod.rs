@@ -7,6 +7,7 @@ pub mod definitions;
 pub mod drains;
 pub mod faults;
 pub mod leases;
+pub mod mono_rollouts;
 pub mod mono_vertices;
 pub mod numaflow;
 pub mod operator;
