@@ -55,7 +55,9 @@ pub struct PipelineTemplate {
     /// Labels and annotations of the pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
-    /// Spec of the pipeline, as Numaflow has it.
+    /// Spec of the pipeline, as Numaflow has it. `interStepBufferServiceName` is the name of an ISBServiceRollout, whose ISB
+    /// service the pipeline uses or, where there is none of that name, of an InterStepBufferService; left out: `default`. A
+    /// new pipeline waits until that is there.
     pub spec: Raw,
 }
 

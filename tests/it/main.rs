@@ -25,6 +25,7 @@ mod definitions;
 mod deletion;
 mod draining;
 mod fallbacks;
+mod isb_names;
 mod manifests;
 mod many;
 mod measured;

@@ -18,7 +18,7 @@ use crate::{
     drain::Scope,
     evidence::Evidence,
     live::Version,
-    numaflow::{DataPlane, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen},
+    numaflow::{DataPlane, LiveObject, LivePipeline, Ownership, VertexPod, VertexSeen, isb_of},
     pipeline::{
         decide,
         snapshot::{Controller, IsbRollout, Request, Snapshot},
@@ -360,6 +360,7 @@ impl Model {
             }
             Step::PatchNumaflow { patch, .. } => self.patch(patch),
             Step::DeleteNumaflow { .. } => {
+                self.may_go();
                 self.writes.push("delete".into());
                 self.child.as_mut().expect("a pipeline").deleting = true;
             }
@@ -373,6 +374,7 @@ impl Model {
         let (labels, annotations) = (text(&body["metadata"]["labels"]), text(&body["metadata"]["annotations"]));
         if expect.is_none() {
             assert!(self.child.is_none());
+            self.may_use(isb_of(&body["spec"]));
             let name = body["metadata"]["name"].as_str().unwrap().to_owned();
             self.created += 1;
             self.writes.push(format!("create {name}"));
@@ -387,6 +389,9 @@ impl Model {
             self.child = Some(LivePipeline { object, drained: false });
         } else {
             let child = self.child.as_ref().unwrap();
+            let on = self.ours.as_ref().map(|ours| ours.get("interStepBufferServiceName").unwrap_or(&Value::Null));
+            let stays = on.is_none_or(|on| on.is_null() || *on == body["spec"]["interStepBufferServiceName"]);
+            assert!(stays, "another ISB service in place: {body}");
             let changed = without_lifecycle(&child.spec) != without_lifecycle(&body["spec"]);
             // Changed vertices are told to pause at once while a pause is on its way, and never see what is left.
             // One that is not seen yet has begun nothing.

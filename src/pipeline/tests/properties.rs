@@ -29,6 +29,10 @@ enum Happening {
     Nowhere(bool),
     Timeout(u8, bool),
     Isb(bool),
+    IsbChild(u8, bool),
+    IsbRollout(u8),
+    IsbService(u8, bool),
+    IsbRequest(bool),
     Allows(bool),
     Gone,
     Grace(Option<i64>),
@@ -60,6 +64,10 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         2 => any::<bool>().prop_map(H::Nowhere),
         1 => (0u8..3, any::<bool>()).prop_map(|(n, abort)| H::Timeout(n, abort)),
         1 => any::<bool>().prop_map(H::Isb),
+        2 => (0u8..3, any::<bool>()).prop_map(|(n, asked)| H::IsbChild(n, asked)),
+        1 => (0u8..4).prop_map(H::IsbRollout),
+        1 => (0u8..4, any::<bool>()).prop_map(|(n, there)| H::IsbService(n, there)),
+        1 => any::<bool>().prop_map(H::IsbRequest),
         1 => any::<bool>().prop_map(H::Allows),
         1 => Just(H::Gone),
         1 => proptest::option::of(31i64..200).prop_map(H::Grace),
@@ -109,6 +117,29 @@ fn happen(m: &mut Model, what: &Happening) {
         Happening::Isb(other) => {
             m.edit(|spec| spec["interStepBufferServiceName"] = json!(if *other { "other" } else { "default" }));
         }
+        Happening::IsbChild(n, asked) => {
+            let asked = m.child.iter().filter(|_| *asked).map(|c| c.version.name.clone()).collect();
+            m.isb_rollout("default", &format!("default-{n}")).asked = asked;
+        }
+        Happening::IsbRollout(what) => {
+            if *what == 0 {
+                m.isb_rollouts.clear();
+            } else if let Some(rollout) = m.isb_rollouts.get_mut("default") {
+                (rollout.deleting, rollout.unreadable) = (*what == 1, *what == 2);
+                if *what > 1 {
+                    rollout.child.clear();
+                }
+            }
+        }
+        Happening::IsbService(n, there) => {
+            let name = ["default", "default-0", "default-1", "default-2"][usize::from(*n)];
+            if *there {
+                m.services.insert(name.to_owned());
+            } else {
+                m.services.remove(name);
+            }
+        }
+        Happening::IsbRequest(changing) => m.isb_request("default", &["default", "default-0", "default-1"], *changing),
         Happening::Allows(yes) => m.annotate("allow-data-loss", if *yes { "true" } else { "false" }),
         Happening::Gone => {
             m.numaflow.alive = false;
@@ -141,7 +172,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happened_the_pipeline_ends_as_its_spec_asks(story in happenings(), paused in any::<bool>()) {
+    fn whatever_happened_the_pipeline_ends_as_its_spec_asks(
+        story in happenings(),
+        paused in any::<bool>(),
+        by_rollout in any::<bool>(),
+    ) {
         let mut m = Model::new();
         for what in &story {
             happen(&mut m, what);
@@ -150,6 +185,11 @@ proptest! {
         m.unknown.clear();
         (m.refuses, m.numaflow.fails, m.numaflow.alive, m.numaflow.pending, m.gone) = (None, None, true, false, false);
         m.rollout.spec.strategy = None;
+        m.isb_rollouts.clear();
+        m.services = ["default".to_owned()].into();
+        if by_rollout {
+            m.isb_rollout("default", "default-9");
+        }
         m.strategy = api::Strategy::PauseAndDrain;
         m.edit(|there| {
             *there = spec();
@@ -165,6 +205,8 @@ proptest! {
         prop_assert_eq!((m.phase(), m.wants_paused()), (wanted, paused), "{}", m.status().message);
         let status = m.status();
         prop_assert_eq!(status.phase.as_str(), "Deployed", "{}", m.status().message);
+        prop_assert_eq!(m.isb(), if by_rollout { "default-9" } else { "default" });
+        prop_assert_eq!(m.label("isbsvc-child-name"), m.isb());
         prop_assert_eq!(m.live().grace(), None);
         prop_assert_eq!(m.live().written_phase().is_some(), paused);
         prop_assert_eq!(&m.live().spec["vertices"][1]["udf"]["container"]["image"], "good:1");

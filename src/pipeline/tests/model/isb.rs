@@ -81,3 +81,31 @@ impl Model {
         }
     }
 }
+
+// ---- rules of conduct -------------------------------------------------------------------------------------------
+
+impl Model {
+    /// A pipeline may be made on this ISB service: there is one, or a rollout says so.
+    pub(super) fn may_use(&self, service: &str) {
+        let handed_out = self.isb_rollouts.values().any(|r| !r.deleting && r.child == service);
+        assert!(
+            handed_out || self.services.contains(service),
+            "made on {service}, which nobody has: {:?}",
+            self.services
+        );
+    }
+
+    /// The pipeline may be deleted to be made anew: it stands still, or what is lost by that is on record, here or with the
+    /// rollout that has waited for it.
+    pub(super) fn may_go(&self) {
+        if self.rollout.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        let still = self.wants_paused() && self.pods.is_empty() && self.vertices.iter().all(|v| v.paused);
+        let status = self.status();
+        let records = status.pause.iter().chain(&status.last_pause);
+        let on_record = records.into_iter().any(|p| p.not_drained.contains("applied without a pause"));
+        let waited_for = self.isb_rollouts.values().any(|r| r.asked.contains(&self.live().version.name));
+        assert!(still || on_record || waited_for, "deleted while it runs: {} {:?}", status.message, self.live());
+    }
+}
