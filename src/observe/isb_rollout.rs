@@ -46,11 +46,10 @@ fn of(rollout: &IsbServiceRollout, services: &[(String, Arc<LiveIsb>)]) -> IsbRo
     }
 }
 
-/// The pipelines that a drain is on record with.
+/// The pipelines that a drain has on record with a reason why it does not wait for them.
 fn asked(drain: &DrainProgress) -> BTreeSet<String> {
-    let with_reason = drain.not_drained.iter().chain(&drain.excused);
     let name = |entry: &String| entry.split_once(": ").map_or(entry.as_str(), |(name, _)| name).to_owned();
-    drain.drained.iter().chain(with_reason).map(name).collect()
+    drain.not_drained.iter().chain(&drain.excused).map(name).collect()
 }
 
 /// The request of an ISB service's rollout, while it stands.
@@ -132,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn who_was_waited_for_is_whoever_the_last_drain_names() {
+    fn who_is_not_waited_for_again_is_whoever_the_last_drain_names_with_a_reason() {
         let drain = json!({"drained": ["a-0"], "notDrained": ["b-0: it paused: with messages left"], "excused": ["c-3: Failed"],
             "unmanaged": ["d"], "waitingFor": ["e-0"]});
         let known = of(&rollout(&json!({"lastDrain": drain})), &[]);
-        assert_eq!(known.asked.iter().map(String::as_str).collect::<Vec<_>>(), ["a-0", "b-0", "c-3"]);
+        assert_eq!(known.asked.iter().map(String::as_str).collect::<Vec<_>>(), ["b-0", "c-3"]);
         assert_eq!(known.child, "");
     }
 }

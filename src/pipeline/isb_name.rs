@@ -57,16 +57,14 @@ impl Turn<'_> {
             // One that is paused is moved before it is resumed, as with any change.
             return None;
         }
+        if self.s.unknown.is_empty() && !self.s.isb.contains_key(child.isb()) {
+            let why = format!("InterStepBufferService/{}, which it uses, does not exist any more", child.isb());
+            return Some(AtOnce { why, on_record: false });
+        }
         let moved_by = desired.isb_rollout.as_deref().filter(|by| paths == &[FIELD] && belongs_to(child, by));
         let asked = |by: &&str| self.s.isb_rollouts.get(*by).is_some_and(|r| r.asked.contains(&child.version.name));
-        if let Some(by) = moved_by.filter(asked) {
-            return Some(AtOnce { why: format!("ISBServiceRollout/{by} has waited for it"), on_record: true });
-        }
-        let gone = self.s.unknown.is_empty() && !self.s.isb.contains_key(child.isb());
-        gone.then(|| AtOnce {
-            why: format!("InterStepBufferService/{}, which it uses, does not exist any more", child.isb()),
-            on_record: false,
-        })
+        let by = moved_by.filter(asked)?;
+        Some(AtOnce { why: format!("ISBServiceRollout/{by} has waited for it"), on_record: true })
     }
 }
 

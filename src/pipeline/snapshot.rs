@@ -77,8 +77,8 @@ pub struct IsbRollout {
     pub deleting: bool,
     /// Its ISB services that exist.
     pub children: BTreeSet<String>,
-    /// Pipelines that it asked for a pause before its last change that needed one, and that it has waited for, whatever came
-    /// of that.
+    /// Pipelines that were not drained in its last drain, or were excused from it: it has waited for them, and does not any
+    /// longer. One that was drained is not among them: it is paused still or, woken by somebody, has to be drained again.
     pub asked: BTreeSet<String>,
 }
 

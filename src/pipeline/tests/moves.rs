@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{isb_names::on_a_rollout, model::Model};
 use crate::changes::Rules;
 
-/// Its ISB service is not the first one any more; `asked` says whether the rollout has waited for this pipeline before.
+/// Its ISB service is not the first one any more; `asked` says whether the rollout has waited for this pipeline in vain.
 fn move_on(m: &mut Model, asked: bool) {
     let asked = asked.then(|| m.live().version.name.clone());
     m.isb_rollout("i", "i-1").asked = asked.into_iter().collect();
@@ -42,7 +42,7 @@ fn one_that_was_paused_for_the_change_is_moved_before_it_is_resumed() {
         m.settle();
         assert_eq!((m.phase(), m.answer().0.as_str(), m.answer().1), ("Paused", "Paused", Some(true)));
         m.writes.clear();
-        move_on(&mut m, true);
+        move_on(&mut m, false);
         if with_the_request {
             m.requests.clear();
         }
@@ -56,6 +56,26 @@ fn one_that_was_paused_for_the_change_is_moved_before_it_is_resumed() {
         assert_eq!((last.drained, last.not_drained.as_str()), (Some(true), ""));
         assert!(!m.events.iter().any(|e| e.starts_with("NotDrained")), "{:?}", m.events);
     }
+}
+
+#[test]
+fn one_that_was_drained_and_that_somebody_woke_is_drained_again_before_it_is_moved() {
+    let mut m = on_a_rollout();
+    m.isb_request("i", &["i-0"], false);
+    m.settle();
+    assert_eq!(m.answer().0, "Paused");
+    m.meddle(json!(null));
+    m.numaflow();
+    m.numaflow();
+    m.numaflow();
+    assert_eq!((m.phase(), m.pods.len()), ("Running", 3));
+    m.requests.clear();
+    move_on(&mut m, false);
+    m.settle();
+    m.settle();
+    is_moved(&m);
+    assert!(!m.events.iter().any(|e| e.starts_with("NotDrained")), "{:?}", m.events);
+    assert_eq!(m.status().last_pause.unwrap().drained, Some(true));
 }
 
 #[test]
