@@ -45,7 +45,7 @@ impl Turn<'_> {
         };
         let words = match health {
             Health::Good => return self.ask(change),
-            Health::Unknown(words) | Health::Bad(words, _) => words,
+            Health::Unknown(words) | Health::Bad { lacks: words, .. } => words,
         };
         if let Some(gone) = self.gone() {
             // Its clock stands still.

@@ -22,8 +22,15 @@ const BELIEVED: Duration = Duration::from_secs(10);
 pub(super) enum Health {
     /// It is as it should be.
     Good,
-    /// It is not, yet: what it lacks; and whether Numaflow says that it cannot be deployed.
-    Bad(String, bool),
+    /// It is not, yet.
+    Bad {
+        /// What it lacks.
+        lacks: String,
+        /// Whether its controller has seen its spec: what it says before that is about another one.
+        seen: bool,
+        /// Whether Numaflow says that it cannot be deployed.
+        failed: bool,
+    },
     /// That cannot be told now: why.
     Unknown(String),
 }
@@ -50,11 +57,12 @@ impl Turn<'_> {
             return Ok(Health::Unknown(format!("it cannot be read: {why}")));
         }
         let Some(evidence) = seen.isb.get(name) else {
-            return Ok(Health::Bad("it does not exist".to_owned(), false));
+            return Ok(Health::Bad { lacks: "it does not exist".to_owned(), seen: false, failed: false });
         };
         let lacks = evidence.lacks(self.settings(instance));
-        let failed = evidence.phase == "Failed" && evidence.observed_generation == evidence.generation;
-        Ok(if lacks.is_empty() { Health::Good } else { Health::Bad(lacks, failed) })
+        let seen = evidence.observed_generation == evidence.generation;
+        let failed = seen && evidence.phase == "Failed";
+        Ok(if lacks.is_empty() { Health::Good } else { Health::Bad { lacks, seen, failed } })
     }
 
     /// Judges the health of a service that was changed.
@@ -75,9 +83,10 @@ impl Turn<'_> {
                 return Verdict::Wait("it says that it is healthy; looking once more".to_owned());
             }
             Health::Unknown(words) => (words, false),
-            Health::Bad(words, failed) => {
-                (change.rolled, change.healthy_since) = (true, None);
-                (words, failed)
+            Health::Bad { lacks, seen, failed } => {
+                // Before its controller has looked it lacks just that, and may well say next what was true before.
+                (change.rolled, change.healthy_since) = (change.rolled || seen, None);
+                (lacks, failed)
             }
         };
         if let Some(gone) = self.gone() {
