@@ -18,6 +18,12 @@ impl Turn<'_> {
         let Ok(wanted) = self.wanted_for(&change.to) else {
             return self.drop_change(&change, "the spec cannot be read");
         };
+        if let Some(gone) = self.gone(wanted.instance()) {
+            // Nobody would make anything of it, nor pause for it. Its clock stands still.
+            change.stage_started_at = None;
+            self.next.change = Some(change);
+            return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &gone));
+        }
         if let Some(refusal) = self.refusal().cloned() {
             if let Ok(asked) = self.wanted.clone() {
                 let record = self.as_asked(&asked).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
@@ -47,12 +53,6 @@ impl Turn<'_> {
             Health::Good => return self.ask(change),
             Health::Unknown(words) | Health::Bad { lacks: words, .. } => words,
         };
-        if let Some(gone) = self.gone() {
-            // Its clock stands still.
-            change.stage_started_at = None;
-            self.next.change = Some(change);
-            return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &gone));
-        }
         let left = self.left(&change);
         if left.is_zero() {
             let words = format!(

@@ -97,7 +97,7 @@ impl Turn<'_> {
             // What an earlier change has left goes first.
             return self.finish(tidy, Summary::pending("Progressing", "removing what an earlier change has left"));
         }
-        if let Some(words) = self.gone() {
+        if let Some(words) = self.gone(wanted.instance()) {
             let words = format!("{words}; without it InterStepBufferService/{} cannot be changed", child.version.name);
             return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &words));
         }

@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::Value;
 
 use super::{change::Pending, clocks, delete, manner::Manner, snapshot::Snapshot};
 use crate::{
@@ -190,40 +189,6 @@ impl<'a> Turn<'a> {
     /// The change that the spec asks for, as its user asks for it now.
     pub(super) fn as_asked<'n>(&'n self, wanted: &'n Wanted) -> Now<'n> {
         Now { generation: self.next.observed_generation, hash: &wanted.hash, retry: &self.retry }
-    }
-
-    /// Instance of the controller that is to manage the service.
-    pub(super) fn instance(&self) -> &str {
-        self.child.map_or_else(|| self.wanted.as_ref().map_or("", Wanted::instance), |child| child.instance())
-    }
-
-    /// What its controller is told about ISB services, where that can be read.
-    pub(super) fn settings(&self, instance: &str) -> Option<&Value> {
-        self.s.settings.get(instance).map(|settings| &**settings)
-    }
-
-    /// The words for a controller that is gone: nobody would act upon a change.
-    pub(super) fn gone(&self) -> Option<String> {
-        let gone = self.s.controllers.get(self.instance()).is_some_and(|c| c.gone);
-        gone.then(|| {
-            "ControllerUnavailable: no pod of its controller is available, and its lease has run out".to_owned()
-        })
-    }
-
-    /// The version of the spec, where its controller is known not to know it: it would be refused after pipelines had paused.
-    fn unknown_version(&self, wanted: &Wanted) -> Option<String> {
-        let version = wanted.spec["jetstream"]["version"].as_str()?;
-        let runs = self.child.is_some_and(|c| c.spec["jetstream"]["version"].as_str() == Some(version));
-        let versions = self.settings(wanted.instance())?["jetstream"]["versions"].as_array()?;
-        let known: Vec<String> = versions.iter().filter_map(|v| v["version"].as_str()).map(str::to_owned).collect();
-        let unknown = !runs && !known.is_empty() && !known.iter().any(|k| k == version);
-        unknown.then(|| {
-            format!(
-                "spec.interStepBufferService.spec.jetstream.version: the running Numaflow controller has no JetStream \
-                 {version:?}; it has {}. Nothing was paused; choose one of these, or upgrade the controller first",
-                known.join(", ")
-            )
-        })
     }
 
     /// The part of the status that a drain writes.

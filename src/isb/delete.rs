@@ -68,7 +68,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let name = |c: &Arc<LiveIsb>| format!("InterStepBufferService/{}{}", c.version.name, held_by(&c.finalizers));
     let names: Vec<String> = s.children.values().map(name).collect();
     let mut words = format!("being deleted, waiting for {} to be gone", list(&names, 5));
-    if turn.gone().is_some() {
+    if turn.gone(turn.instance()).is_some() {
         words = format!("{words}; no pod of its controller is available, and without one it does not go");
     }
     if let Some(refusal) = refused {

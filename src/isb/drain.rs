@@ -26,7 +26,8 @@ impl<'a> Turn<'a> {
             timeout: self.manner.drain_timeout,
             on_timeout: self.manner.on_drain_timeout,
             force: force(&self.s.rollout.metadata, self.next.last_force.as_ref()),
-            gone: self.gone(),
+            // Of those that pipelines use, not of the one that they move to.
+            gone: self.gone(self.instance()),
         }
     }
 

@@ -89,7 +89,7 @@ impl Turn<'_> {
                 (lacks, failed)
             }
         };
-        if let Some(gone) = self.gone() {
+        if let Some(gone) = self.gone(self.instance()) {
             // Its clock stands still.
             change.stage_started_at = None;
             return Verdict::Wait(gone);

@@ -3,6 +3,7 @@
 mod beside;
 mod change;
 mod clocks;
+mod controller;
 pub mod decide;
 mod delete;
 mod drain;
