@@ -102,7 +102,7 @@ impl Turn<'_> {
             return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &words));
         }
         let change = IsbChange {
-            attempt: format!("{}-{}", wanted.hash, now.as_second()),
+            attempt: self.new_attempt(&wanted.hash),
             generation: self.next.observed_generation,
             hash: wanted.hash.clone(),
             retry: self.retry.clone(),

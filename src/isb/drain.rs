@@ -1,9 +1,9 @@
 //! Drain: the pipelines on an ISB service pause before it is changed, or before they move to another one. Pure.
 
-use super::{change::Pending, decide::Turn};
+use super::{change::Pending, decide::Turn, judge::Health};
 use crate::{
     api::{DrainProgress, IsbChange, IsbStage},
-    drain::{Asking, Beginning, Ending, Scope, closed, force, not_drained, standing},
+    drain::{Asking, Beginning, Ending, Scope, not_drained, standing},
     plan::{Event, Plan},
     summary::Summary,
 };
@@ -25,7 +25,7 @@ impl<'a> Turn<'a> {
             unlisted: self.s.unlisted,
             timeout: self.manner.drain_timeout,
             on_timeout: self.manner.on_drain_timeout,
-            force: force(&self.s.rollout.metadata, self.next.last_force.as_ref()),
+            force: self.force(),
             // Of those that pipelines use, not of the one that they move to.
             gone: self.gone(self.instance()),
         }
@@ -54,8 +54,13 @@ impl<'a> Turn<'a> {
 
     /// Waits until every pipeline is settled, excused, or not waited for any longer.
     pub(super) fn drain(mut self, change: IsbChange) -> Plan {
-        if self.superseded(&change) || self.child.is_some_and(|c| self.pending(c) == Pending::None) {
+        let pending = self.child.map(|c| self.pending(c));
+        if self.superseded(&change) || pending == Some(Pending::None) {
             return self.drop_change(&change, "another spec is asked for");
+        }
+        if change.to.is_empty() && matches!(pending, Some(Pending::Recreate(_))) {
+            // It is being deleted, or the rules are others by now.
+            return self.drop_change(&change, "another service is to take its place");
         }
         if !change.to.is_empty() && self.s.children.get(&change.to).is_none_or(|c| c.deleting) {
             let words = format!("InterStepBufferService/{} is gone before it was used", change.to);
@@ -64,6 +69,11 @@ impl<'a> Turn<'a> {
         if standing(self.next.pause_request.as_ref(), &change.attempt).is_none() {
             // Somebody else wrote the status: from the beginning, as another attempt.
             return self.drop_change(&change, "its request for a pause was lost");
+        }
+        if self.force().is_none()
+            && let Some(words) = self.gone(self.wanted_instance())
+        {
+            return self.wait_for_controller(change, &words);
         }
         let asking = self.asking(&change);
         match asking.ending(change.stage_started_at.as_ref(), &mut self.in_status()) {
@@ -81,6 +91,17 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Nobody would act upon the change: pipelines run on meanwhile, and it begins anew when somebody does. A service that is
+    /// ready for them is kept until then.
+    fn wait_for_controller(mut self, change: IsbChange, words: &str) -> Plan {
+        if change.to.is_empty() {
+            return self.drop_change(&change, words);
+        }
+        self.end(&change, words);
+        let attempt = self.new_attempt(&change.hash);
+        self.enter(IsbChange { attempt, drain: None, ..change }, IsbStage::Beside)
+    }
+
     /// Nobody is waited for any more: on with it.
     pub(super) fn drained(mut self, change: IsbChange, drain: DrainProgress) -> Plan {
         let lost = not_drained(Some(&drain));
@@ -91,13 +112,21 @@ impl<'a> Turn<'a> {
         if change.to.is_empty() {
             return self.enter(IsbChange { drain: Some(drain), ..change }, IsbStage::Apply);
         }
+        // A drain takes its time: what was healthy before it need not be any more. What cannot be read now was so then.
+        match self.health(&change.to, self.wanted_instance()) {
+            Err(step) => return Plan::of(vec![step]),
+            Ok(Health::Bad { lacks, .. }) => {
+                let words = format!("InterStepBufferService/{} was healthy, and is no longer: {lacks}", change.to);
+                let words = format!("{words}; it is removed, and pipelines run on as they were");
+                return self.give_up(&IsbChange { drain: Some(drain), ..change }, "NotHealthy", &words);
+            }
+            Ok(Health::Good | Health::Unknown(_)) => {}
+        }
         // Pipelines are made anew on the other one, each by its own rollout, which reads here that it was waited for.
         let words = format!("pipelines move to InterStepBufferService/{}", change.to);
         self.next.child.clone_from(&change.to);
-        self.next.last_drain = Some(closed(drain, "done"));
         self.next.last_attempt = None;
-        self.next.change = None;
-        self.in_status().withdraw();
+        self.end(&IsbChange { drain: Some(drain), ..change }, "done");
         self.finish(Vec::new(), Summary::pending("Moving", &words))
     }
 }

@@ -17,7 +17,7 @@ impl Turn<'_> {
     pub(super) fn go_on(mut self, change: IsbChange) -> Plan {
         let stage = IsbStage::parse(&change.stage);
         let drains = matches!(stage, Some(IsbStage::Beside | IsbStage::Drain));
-        if !drains && let Some(text) = force(&self.s.rollout.metadata, self.next.last_force.as_ref()) {
+        if !drains && let Some(text) = self.force() {
             // It is this change's, which has no drain to be ended any more.
             self.in_status().use_force(&text, "nothing: there was no drain to wait for");
         }
@@ -57,11 +57,27 @@ impl Turn<'_> {
 
     /// Puts the drain of a change that ends on record, and lets pipelines go.
     pub(super) fn end(&mut self, change: &IsbChange, why: &str) {
+        if let Some(text) = self.force() {
+            // It was for this change, and is not left over for the next.
+            self.in_status().use_force(&text, "nothing: the change that it was for ended before");
+        }
         self.in_status().withdraw();
         if let Some(drain) = change.drain.clone() {
             self.next.last_drain = Some(closed(drain, why));
         }
         self.next.change = None;
+    }
+
+    /// Text of a force annotation that has not been honoured yet.
+    pub(super) fn force(&self) -> Option<String> {
+        force(&self.s.rollout.metadata, self.next.last_force.as_ref())
+    }
+
+    /// What pipelines are asked by: unlike any request before it, answers to which would count for this one.
+    pub(super) fn new_attempt(&self, hash: &str) -> String {
+        let last = self.next.pause_request.as_ref().and_then(|r| r.attempt.rsplit_once('-')?.1.parse::<i64>().ok());
+        let now = self.now.as_second();
+        format!("{hash}-{}", last.map_or(now, |last| now.max(last.saturating_add(1))))
     }
 
     /// A change that is not asked for any more, or cannot go on: everything is decided afresh.
