@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl<'a> Turn<'a> {
-    fn asking(&self, change: &IsbChange) -> Asking<'a> {
+    /// Whom the drain of a change means.
+    pub(super) fn asking(&self, change: &IsbChange) -> Asking<'a> {
         // Those that an earlier change has not moved yet are meant as well.
         let mut services: Vec<String> = self.s.children.keys().cloned().collect();
         services.push(self.stored.child.clone());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{change::Pending, decide::Turn, judge::Verdict};
 use crate::{
     api::{IsbChange, IsbStage, Raw},
+    drain::standing,
     live::ANNOTATION_APPLIED,
     numaflow::LiveIsb,
     plan::Plan,
@@ -12,48 +13,79 @@ use crate::{
     wrapped::Wanted,
 };
 
+/// Why a change ends whose service goes: another one is made for its pipelines.
+const DELETING: &str = "the InterStepBufferService is being deleted";
+/// Why a change ends of whose service the spec asks for another one.
+const AWAY: &str = "another service is asked for";
+
+/// Where a change in place goes from here, by what the spec says now.
+enum Course {
+    /// On.
+    On,
+    /// On, towards what the spec says by now: pipelines are paused for it already.
+    Turned(Box<IsbChange>),
+    /// To another service, which has to get ready first.
+    Away,
+}
+
 impl Turn<'_> {
     /// The ISB service gets what is asked for. Pipelines are paused.
     pub(super) fn apply(mut self, mut change: IsbChange, child: &LiveIsb) -> Plan {
-        if let Some(turned) = self.turned(&change, child) {
-            change = match turned {
-                Ok(change) => change,
-                Err(words) => return self.drop_change(&change, words),
-            };
+        // Until then everything can be dropped as if nothing had been.
+        let untouched = change.before.as_ref().is_none_or(|before| before.0["spec"] == as_it_is(child).0["spec"]);
+        match (self.course(&change, child), untouched) {
+            _ if child.deleting => return self.drop_change(&change, DELETING),
+            (Course::Away, true) => return self.drop_change(&change, AWAY),
+            (Course::Away, false) => return self.take_back(change, child, "Superseded", AWAY),
+            (Course::Turned(turned), _) => change = *turned,
+            (Course::On, _) => {}
         }
-        let Ok(wanted) = self.wanted_for(&child.version.name) else {
-            return self.take_back(change, child, "InvalidSpec", "the spec cannot be read any more");
+        let named = self.wanted_for(&child.version.name).ok().filter(|_| self.wanted.is_ok());
+        let Some(wanted) = named else {
+            let words = "the spec cannot be read any more";
+            if untouched {
+                return self.drop_change(&change, words);
+            }
+            return self.take_back(change, child, "InvalidSpec", words);
         };
         if child.applied() == Some(&wanted.hash) {
             return self.enter(change, IsbStage::Confirm);
         }
-        if let Some(refusal) = self.refusal().cloned() {
+        let refused = self.s.learned.own_refusal().cloned();
+        // What is not answered may have been done all the same: it is asked again before anybody is let go.
+        let refused = refused.or_else(|| self.refusal().filter(|_| self.left(&change).is_zero()).cloned());
+        if let Some(refusal) = refused {
             if let Ok(asked) = self.wanted.clone() {
                 let record = self.as_asked(&asked).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
                 self.next.last_attempt = Some(record);
             }
-            if change.before.is_some() {
+            if !untouched {
                 return self.take_back(change, child, &refusal.reason, &refusal.message);
             }
             self.end(&change, "the server refuses the change");
             return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
         }
-        if change.before.is_none() {
-            change.before = Some(as_it_is(child));
+        if untouched {
+            match self.still_paused(&change) {
+                Ok(true) => change.before = Some(as_it_is(child)),
+                Ok(false) => return self.enter(change, IsbStage::Drain),
+                Err(words) => return self.drop_change(&change, words),
+            }
         }
         let steps = self.applying(child, &wanted);
-        let words = format!("InterStepBufferService/{} is being changed", child.version.name);
+        let words = format!("InterStepBufferService/{} is being changed{}", child.version.name, self.unanswered());
         self.next.change = Some(change);
         self.finish(steps, Summary::pending("Applying", &words))
     }
 
     /// Waits until the changed ISB service is healthy, with all of its pods.
     pub(super) fn confirm(mut self, mut change: IsbChange, child: &LiveIsb) -> Plan {
-        if let Some(turned) = self.turned(&change, child) {
-            return match turned {
-                Ok(change) => self.enter(change, IsbStage::Apply),
-                Err(words) => self.drop_change(&change, words),
-            };
+        match self.course(&change, child) {
+            _ if child.deleting => return self.drop_change(&change, DELETING),
+            // In the middle of a roll nobody is let go.
+            Course::Away => return self.take_back(change, child, "Superseded", AWAY),
+            Course::Turned(turned) => return self.enter(*turned, IsbStage::Apply),
+            Course::On => {}
         }
         let name = format!("InterStepBufferService/{}", child.version.name);
         let health = match self.health(&child.version.name, child.instance()) {
@@ -77,31 +109,34 @@ impl Turn<'_> {
 
     /// The spec from before comes back; pipelines are let go at the end, in any case.
     pub(super) fn roll_back(mut self, mut change: IsbChange, child: &LiveIsb) -> Plan {
-        if self.superseded(&change) && self.wanted.is_ok() {
-            return match self.turned(&change, child) {
-                Some(Ok(change)) => self.enter(change, IsbStage::Apply),
-                Some(Err(words)) => self.drop_change(&change, words),
-                None => self.drop_change(&change, "another spec is asked for"),
-            };
+        if child.deleting {
+            return self.drop_change(&change, DELETING);
+        }
+        if let Course::Turned(turned) = self.course(&change, child) {
+            return self.enter(*turned, IsbStage::Apply);
         }
         let name = format!("InterStepBufferService/{}", child.version.name);
-        let back = from_before(change.before.as_ref());
+        let (reason, message) = (change.reason.clone(), change.message.clone());
+        let Some(back) = from_before(change.before.as_ref()) else {
+            let words = format!("{message}; what {name} was before is not on record");
+            return self.give_up(&change, &reason, &words);
+        };
         if child.applied() != Some(&back.hash) {
-            if let Some(refusal) = self.refusal().cloned() {
-                let words = format!("{}; and the spec before cannot be put back: {}", change.message, refusal.message);
-                let reason = change.reason.clone();
+            // Whoever refuses it is asked again for as long as it might have taken to get healthy.
+            let refused = self.refusal().map(|r| format!("; the server says: {}", r.message)).unwrap_or_default();
+            if self.left(&change).is_zero() {
+                let words = format!("{message}; and the spec before cannot be put back{refused}");
                 return self.give_up(&change, &reason, &words);
             }
             let steps = self.applying(child, &back);
-            let words = format!("{}; the spec before comes back", change.message);
             self.next.change = Some(change);
+            let words = format!("{message}; the spec before comes back{refused}");
             return self.finish(steps, Summary::pending("RollingBack", &words));
         }
         let health = match self.health(&child.version.name, child.instance()) {
             Ok(health) => health,
             Err(step) => return Plan::of(vec![step]),
         };
-        let (reason, message) = (change.reason.clone(), change.message.clone());
         match self.judge(&mut change, health) {
             Verdict::Good => self.give_up(&change, &reason, &format!("{message}; the spec before is back")),
             Verdict::Bad(words) => {
@@ -126,23 +161,13 @@ impl Turn<'_> {
         self.enter(change, IsbStage::RollBack)
     }
 
-    /// A change in mid-roll of which the spec says something else by now: pipelines are paused, so another one in place goes
-    /// on from here. Another kind of change, as an error, needs a beginning.
-    fn turned(&self, change: &IsbChange, child: &LiveIsb) -> Option<Result<IsbChange, &'static str>> {
-        if child.deleting {
-            return Some(Err("the InterStepBufferService is being deleted"));
-        }
-        if !self.superseded(change) {
-            return None;
-        }
-        let Ok(wanted) = &self.wanted else {
-            // The last one that could be read stays.
-            return None;
-        };
+    /// Where a change goes of which the spec says something else by now. What cannot be read says nothing.
+    fn course(&self, change: &IsbChange, child: &LiveIsb) -> Course {
+        let Ok(wanted) = &self.wanted else { return Course::On };
+        let superseded = self.superseded(change);
         match self.pending(child) {
-            Pending::Recreate(_) => Some(Err("another service is asked for")),
-            Pending::Unknown => None,
-            _ => Some(Ok(IsbChange {
+            Pending::Recreate(_) => Course::Away,
+            _ if superseded => Course::Turned(Box::new(IsbChange {
                 hash: wanted.hash.clone(),
                 generation: self.next.observed_generation,
                 retry: self.retry.clone(),
@@ -150,7 +175,33 @@ impl Turn<'_> {
                 message: String::new(),
                 ..change.clone()
             })),
+            _ => Course::On,
         }
+    }
+
+    /// Whether its pipelines are still paused for a change that has not begun to touch the service; where they are not, another
+    /// drain helps.
+    ///
+    /// # Errors
+    /// It has to begin anew: why.
+    fn still_paused(&self, change: &IsbChange) -> Result<bool, &'static str> {
+        let Some(drain) = &change.drain else { return Err("it is not on record whether its pipelines have paused") };
+        let answers = self.asking(change).answers();
+        let asked = drain.since.is_some();
+        if asked && standing(self.next.pause_request.as_ref(), &change.attempt).is_none() {
+            return Err("its request for a pause was lost");
+        }
+        // A drain that was ended or left out for a reason is as good as over.
+        let over = !drain.ended.is_empty();
+        if !asked && !over && (answers.managed > 0 || answers.unlisted) {
+            return Err("there are pipelines by now that were not asked to pause");
+        }
+        Ok(!asked || over || answers.settled())
+    }
+
+    /// That the server does not answer, to be added to what is said.
+    fn unanswered(&self) -> String {
+        self.refusal().map(|r| format!("; the server does not answer: {}", r.message)).unwrap_or_default()
     }
 }
 
@@ -163,11 +214,12 @@ fn as_it_is(child: &LiveIsb) -> Raw {
     Raw(json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}))
 }
 
-/// What [`as_it_is`] wrote down.
-fn from_before(before: Option<&Raw>) -> Wanted {
-    let before = before.map_or(&Value::Null, |raw| &raw.0);
+/// What [`as_it_is`] wrote down; `None` where somebody else wrote something else there.
+fn from_before(before: Option<&Raw>) -> Option<Wanted> {
+    let before = &before?.0;
     let map = |value: &Value| serde_json::from_value(value.clone()).unwrap_or_default();
     let metadata = &before["metadata"];
     let (labels, annotations) = (map(&metadata["labels"]), map(&metadata["annotations"]));
-    Wanted { labels, annotations, spec: before["spec"].clone(), hash: String::new() }.hashed()
+    let spec = before["spec"].clone();
+    spec.is_object().then(|| Wanted { labels, annotations, spec, hash: String::new() }.hashed())
 }

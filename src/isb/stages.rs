@@ -87,8 +87,11 @@ impl Turn<'_> {
         self.finish(Vec::new(), Summary::pending("Progressing", &words))
     }
 
-    /// A change that was judged: it is not repeated as it is.
+    /// A change that was judged: it is not repeated as it is. About another one that the spec asks for by now nothing is said.
     pub(super) fn give_up(mut self, change: &IsbChange, reason: &str, words: &str) -> Plan {
+        if self.superseded(change) && self.wanted.is_ok() {
+            return self.drop_change(change, words);
+        }
         let words = format!("{words}; change the spec, or the annotation numaplane.numaproj.io/retry, to try again");
         let now = self.now;
         if let Ok(wanted) = self.wanted.clone() {
