@@ -24,17 +24,16 @@ impl Turn<'_> {
             self.next.change = Some(change);
             return self.finish(Vec::new(), Summary::pending("ControllerUnavailable", &gone));
         }
-        if let Some(refusal) = self.refusal().cloned() {
-            if let Ok(asked) = self.wanted.clone() {
-                let record = self.as_asked(&asked).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
-                self.next.last_attempt = Some(record);
-            }
-            self.next.change = None;
-            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
-        }
         let to = change.to.clone();
         let name = format!("InterStepBufferService/{to}");
         let Some(beside) = self.s.children.get(&to) else {
+            if to.is_empty() || self.s.foreign_children.contains(&to) {
+                return self.drop_change(&change, "the name for it is somebody else's by now");
+            }
+            if let Some(refusal) = self.refusal().cloned() {
+                self.next.change = None;
+                return self.blocked(&refusal);
+            }
             let mut body = wanted.body(&to);
             body["metadata"]["labels"][LABEL_UPGRADE_STATE] = UpgradeState::Upgrading.as_str().into();
             let step = Step::ApplyNumaflow { kind: ISB_SERVICE.kind, body: body.into(), expect: None };
@@ -44,6 +43,10 @@ impl Turn<'_> {
         };
         if beside.deleting {
             return self.give_up(&change, "ServiceGone", &format!("{name} was deleted before it was used"));
+        }
+        if beside.applied() != Some(&wanted.hash) {
+            // Left by a change before this one, to whose making there was no answer.
+            return self.drop_change(&change, "what has its name is another one");
         }
         let health = match self.health(&to, wanted.instance()) {
             Ok(health) => health,
@@ -64,6 +67,8 @@ impl Turn<'_> {
         self.look_again(left);
         let words = format!("waiting until {} for {name} to be healthy: {words}", self.until(left));
         self.next.change = Some(change);
-        self.finish(Vec::new(), Summary::pending("Beside", &words))
+        // What a change before this one has left goes meanwhile, so that many in a row do not pile up.
+        let tidy = self.tidy();
+        self.finish(tidy, Summary::pending("Beside", &words))
     }
 }

@@ -59,7 +59,10 @@ impl Turn<'_> {
 
     /// The steps that bring it to what is wanted.
     pub(super) fn applying(&mut self, child: &LiveIsb, wanted: &Wanted) -> Vec<Step> {
-        if let Some((patch, hash)) = removal(child, wanted, false).filter(|(_, hash)| *hash != self.next.left_alone) {
+        // Whoever refuses to remove them does not keep the rest from being applied.
+        let refused = self.steering_refusal().is_some();
+        let removal = removal(child, wanted, false).filter(|(_, hash)| !refused && *hash != self.next.left_alone);
+        if let Some((patch, hash)) = removal {
             if self.s.learned.refusals.iter().any(|r| r.reason == NOT_KEPT) {
                 // They come back: the server fills them in.
                 self.next.left_alone = hash;
@@ -79,23 +82,18 @@ impl Turn<'_> {
             return Plan::default();
         };
         let Ok(wanted) = self.wanted.clone() else { return Plan::default() };
-        let tidy = self.tidy();
         let now = self.now;
         match self.as_asked(&wanted).tries(self.next.last_attempt.as_ref(), now) {
             Tries::Now => {}
             Tries::Never => {
-                let last = self.next.last_attempt.clone().unwrap_or_default();
+                let (tidy, last) = (self.tidy(), self.next.last_attempt.clone().unwrap_or_default());
                 return self.finish(tidy, Summary::failed(&last.reason, &last.message));
             }
             Tries::After(wait) => {
                 self.again(wait);
-                let last = self.next.last_attempt.clone().unwrap_or_default();
+                let (tidy, last) = (self.tidy(), self.next.last_attempt.clone().unwrap_or_default());
                 return self.finish(tidy, Summary::blocked(&last.reason, &last.message));
             }
-        }
-        if !tidy.is_empty() {
-            // What an earlier change has left goes first.
-            return self.finish(tidy, Summary::pending("Progressing", "removing what an earlier change has left"));
         }
         if let Some(words) = self.gone(wanted.instance()) {
             let words = format!("{words}; without it InterStepBufferService/{} cannot be changed", child.version.name);
@@ -115,13 +113,11 @@ impl Turn<'_> {
             self.next.name_count = crate::api::child_number(self.name(), &to);
             return self.enter(IsbChange { to, ..change }, IsbStage::Beside);
         }
-        if let Some(refusal) = self.refusal().cloned() {
-            let record = self.as_asked(&wanted).blocked(&refusal, self.next.last_attempt.as_ref(), now);
-            self.next.last_attempt = Some(record);
-            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
-        }
         let Ok(named) = self.wanted_for(&child.version.name) else { return Plan::default() };
         if !self.s.learned.planned.contains(&(child.version.name.clone(), named.hash.clone())) {
+            if let Some(refusal) = self.refusal().cloned() {
+                return self.blocked(&refusal);
+            }
             // The server is asked before anybody is paused. Its resourceVersion would only make it fail when Numaflow is busy.
             let (body, expect) = (Arc::new(named.body(&child.version.name)), child.version.clone().of_any_state());
             return Plan::of(vec![Step::CheckNumaflow { kind: ISB_SERVICE.kind, body, expect }]);

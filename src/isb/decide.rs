@@ -8,17 +8,17 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{change::Pending, clocks, delete, manner::Manner, snapshot::Snapshot};
+use super::{change::Pending, clocks, delete, manner::Manner, snapshot::Snapshot, upkeep::in_use};
 use crate::{
     api::{ANNOTATION_RETRY, IsbChange, IsbServiceRolloutStatus, IsbStage, child_number},
     drain::InStatus,
     finalizer::Hold,
     numaflow::LiveIsb,
-    plan::{Event, Plan, Refusal, Step},
+    plan::{Event, NOT_KEPT, Plan, Refusal, Step},
     settings::Defaults,
     summary::Summary,
     time::not_before,
-    wrapped::{ISB_SERVICE, Now, Wanted, current, next_name},
+    wrapped::{ISB_SERVICE, Now, Wanted, next_name},
 };
 
 /// Decides the next steps.
@@ -64,7 +64,7 @@ impl<'a> Turn<'a> {
         Self {
             s: snapshot,
             now,
-            child: current(name, &snapshot.children, &stored.child),
+            child: in_use(name, &snapshot.children, &stored.child),
             wanted: wanted.and_then(|wanted| Manner::check(&snapshot.rollout).map(|()| wanted)),
             manner,
             retry,
@@ -95,6 +95,10 @@ impl<'a> Turn<'a> {
             return plan;
         }
         if !self.s.served {
+            if let Some(change) = self.stored.change.clone() {
+                // With the kind, all services are gone; nobody waits for it to come back.
+                return self.drop_change(&change, "the API server does not serve InterStepBufferServices any more");
+            }
             let words = "the API server does not serve Numaflow's InterStepBufferServices yet; install its \
                  CustomResourceDefinitions";
             return self.finish(Vec::new(), Summary::pending("KindNotServed", words));
@@ -162,6 +166,9 @@ impl<'a> Turn<'a> {
             let report = self.standing(child);
             return self.finish(steps, report);
         }
+        if let Some(refusal) = self.steering_refusal().cloned() {
+            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
+        }
         let steps = match self.wanted_for(&child.version.name) {
             Ok(wanted) => self.applying(child, &wanted),
             Err(_) => Vec::new(),
@@ -184,6 +191,11 @@ impl<'a> Turn<'a> {
     /// What the server said to a write of this turn.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
         self.s.learned.own_trouble()
+    }
+
+    /// What the server said to a change of single fields, other than that it came to nothing.
+    pub(super) fn steering_refusal(&self) -> Option<&Refusal> {
+        self.s.learned.steering_refusal().filter(|refusal| refusal.reason != NOT_KEPT)
     }
 
     /// The change that the spec asks for, as its user asks for it now.

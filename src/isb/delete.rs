@@ -23,6 +23,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
     let s = turn.s;
     let refused = turn.refusal().cloned();
     let forced = turn.s.rollout.metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_FORCE)).cloned();
+    let forced = forced.filter(|text| !text.is_empty());
     // A text that was honoured before has done its work, unless that was this deletion.
     let used = turn.stored.last_force.clone();
     let forced = forced.filter(|text| used.as_ref().is_none_or(|last| last.text != *text || last.ended == DELETION));
@@ -48,7 +49,11 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
         );
     }
     if !s.unknown.is_empty() || s.unlisted {
-        let words = format!("being deleted, waiting for {} to be listed", list(&s.unknown, 5));
+        let mut unknown = s.unknown.clone();
+        if unknown.is_empty() {
+            unknown.push("Pipelines".to_owned());
+        }
+        let words = format!("being deleted, waiting for {} to be listed", list(&unknown, 5));
         return write(turn, &words);
     }
     let mut users: Vec<String> = Vec::new();

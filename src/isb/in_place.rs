@@ -55,15 +55,11 @@ impl Turn<'_> {
         // What is not answered may have been done all the same: it is asked again before anybody is let go.
         let refused = refused.or_else(|| self.refusal().filter(|_| self.left(&change).is_zero()).cloned());
         if let Some(refusal) = refused {
-            if let Ok(asked) = self.wanted.clone() {
-                let record = self.as_asked(&asked).blocked(&refusal, self.next.last_attempt.as_ref(), self.now);
-                self.next.last_attempt = Some(record);
-            }
             if !untouched {
                 return self.take_back(change, child, &refusal.reason, &refusal.message);
             }
             self.end(&change, "the server refuses the change");
-            return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
+            return self.blocked(&refusal);
         }
         if untouched {
             match self.still_paused(&change) {

@@ -8,7 +8,7 @@ use super::decide::Turn;
 use crate::{
     api::{IsbChange, IsbStage},
     drain::{closed, force},
-    plan::{Event, Plan},
+    plan::{Event, Plan, Refusal},
     summary::Summary,
 };
 
@@ -85,6 +85,15 @@ impl Turn<'_> {
         self.end(change, why);
         let words = format!("{} is not gone on with: {why}", Self::change_in_words(change));
         self.finish(Vec::new(), Summary::pending("Progressing", &words))
+    }
+
+    /// A change that the server refuses before anything was changed: it is tried again later.
+    pub(super) fn blocked(mut self, refusal: &Refusal) -> Plan {
+        if let Ok(wanted) = self.wanted.clone() {
+            let record = self.as_asked(&wanted).blocked(refusal, self.next.last_attempt.as_ref(), self.now);
+            self.next.last_attempt = Some(record);
+        }
+        self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message))
     }
 
     /// A change that was judged: it is not repeated as it is. About another one that the spec asks for by now nothing is said.

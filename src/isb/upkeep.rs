@@ -1,6 +1,6 @@
 //! The ISB services of a rollout besides the one that counts: each goes when no pipeline refers to it. Pure.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,11 +13,24 @@ use crate::{
     numaflow::LiveIsb,
     plan::Step,
     time::{elapsed, is_ahead},
-    wrapped::ISB_SERVICE,
+    wrapped::{ISB_SERVICE, current},
 };
 
 /// Time between two nudges of one that is to go.
 const NUDGE: Duration = Duration::from_secs(10);
+
+/// The ISB service that pipelines use: the one on record. Where that is gone another one takes its place, but none that is to go.
+pub(super) fn in_use<'a>(
+    rollout: &str,
+    services: &'a BTreeMap<String, Arc<LiveIsb>>,
+    recorded: &str,
+) -> Option<&'a Arc<LiveIsb>> {
+    current(rollout, services, recorded).filter(|c| c.version.name == recorded || !is_recyclable(c))
+}
+
+fn is_recyclable(service: &LiveIsb) -> bool {
+    service.labels.get(LABEL_UPGRADE_STATE).is_some_and(|state| state == UpgradeState::Recyclable.as_str())
+}
 
 impl<'a> Turn<'a> {
     /// ISB services of this rollout that nobody is to use: not the one that counts, and not one that is being made ready.
@@ -40,7 +53,6 @@ impl<'a> Turn<'a> {
         }
         let mut steps = Vec::new();
         for other in self.others() {
-            let recyclable = UpgradeState::Recyclable.as_str();
             let used = !self.users_of(&other.version.name).is_empty();
             if other.deleting {
                 if !used {
@@ -48,10 +60,9 @@ impl<'a> Turn<'a> {
                 }
             } else if !used {
                 steps.push(Step::DeleteNumaflow { kind: ISB_SERVICE.kind, object: other.version.clone() });
-            } else if other.labels.get(LABEL_UPGRADE_STATE).is_none_or(|state| state != recyclable)
-                && self.s.learned.steering_refusal().is_none()
-            {
-                let patch = Arc::new(json!({"metadata": {"labels": {LABEL_UPGRADE_STATE: recyclable}}}));
+            } else if !is_recyclable(other) && self.s.learned.steering_refusal().is_none() {
+                let state = UpgradeState::Recyclable.as_str();
+                let patch = Arc::new(json!({"metadata": {"labels": {LABEL_UPGRADE_STATE: state}}}));
                 let (object, why) = (other.version.clone().of_any_state(), "its pipelines move to another one");
                 steps.push(Step::PatchNumaflow { kind: ISB_SERVICE.kind, object, patch, why });
             }
