@@ -7,20 +7,20 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
-use numaplane::api::{NumaflowControllerRollout, PipelineRollout, PipelineRolloutStatus};
+use numaplane::api::{PipelineRollout, PipelineRolloutStatus};
 use serde_json::{Value, json};
 
 use crate::support::{
     Team,
-    drains::{ROLLOUT, stage_of},
+    drains::ROLLOUT,
     eventually,
     faults::Faults,
     numaflow,
     pauses::State,
     pipelines,
+    requesters::{By, View, told_for_both},
     rollouts::{Stage, pipeline_spec},
     stays,
-    team::condition,
 };
 
 fn never_pauses() -> Value {
@@ -189,9 +189,8 @@ async fn a09_a_change_is_given_up_when_that_is_asked_for_and_its_pipeline_runs_a
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_a_pipeline_whose_user_allows_data_loss_waits_for_nothing() {
-    let (stage, _operator) = Stage::running("data-loss", &[]).await;
+async fn a_change_of_a_pipeline_whose_user_allows_data_loss_waits_for_nothing(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "data-loss", &[]).await;
     let team = stage.team();
     stuck(&stage, json!({})).await;
     // In the middle of a pause …
@@ -207,41 +206,32 @@ async fn a_change_of_a_pipeline_whose_user_allows_data_loss_waits_for_nothing() 
     let pause = team.pipeline_status("stuck").await.last_pause.unwrap();
     assert_eq!(pause.not_drained, "applied without a pause: numaplane.numaproj.io/allow-data-loss is set");
     // Nor does an upgrade wait for it.
-    team.set_version(ROLLOUT, "1.8.1").await;
-    let drain = team.upgraded("1.8.1").await;
+    requester.change(1).await;
+    let drain = requester.done(1).await;
     assert_eq!(drain.not_drained, ["stuck-0: numaplane.numaproj.io/allow-data-loss is set"]);
     stage.all_run(&["stuck"]).await;
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("stuck-0").len(), flips, "{}", stage.recorder.history("stuck-0"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b10_a_controller_rollout_that_is_deleted_in_mid_drain_lets_pipelines_run_and_goes_after_them() {
-    let (stage, _operator) = Stage::running("b10a", &[("a", never_pauses()), ("b", never_pauses())]).await;
+async fn b10_a_controller_rollout_that_is_deleted_in_mid_drain_lets_pipelines_run_and_goes_after_them(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "b10a", &[("a", never_pauses()), ("b", never_pauses())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["a-0", "b-0"]).await;
     team.pausing("a-0").await;
     team.pausing("b-0").await;
-    team.delete::<NumaflowControllerRollout>(ROLLOUT).await;
+    requester.delete().await;
     stage.all_run(&["a", "b"]).await;
-    let rollout = team
-        .controller_until("waits for its pipelines", |r| {
-            let awaited = condition(r, "Deleting").map(|c| c.message).unwrap_or_default();
-            awaited.contains("Pipeline/a-0") && awaited.contains("Pipeline/b-0")
-        })
-        .await;
-    let request = rollout.status.clone().unwrap_or_default().pause_request;
-    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
-    assert_eq!(rollout.status.unwrap_or_default().promoted.unwrap().version, "1.8.0");
+    let awaits = |v: &View| ["Pipeline/a-0", "Pipeline/b-0"].iter().all(|name| v.deleting().contains(name));
+    let view = requester.until("waits for its pipelines", awaits).await;
+    assert!(!view.asks(), "{:?}", view.pause_request);
+    assert_eq!(view.has, Some(0));
     for name in ["a", "b"] {
         team.delete::<PipelineRollout>(name).await;
     }
-    let dependants = async || {
-        let mut all = Vec::new();
-        for kind in ["Pipeline", "InterStepBufferService"] {
-            all.extend(numaflow::api(team, kind).list(&Default::default()).await.unwrap().items);
-        }
+    let all_of = async |kind: &str| {
+        let all = numaflow::api(team, kind).list(&Default::default()).await.unwrap().items;
         all.into_iter().map(|o| o.metadata.name.unwrap_or_default()).collect::<Vec<_>>()
     };
     eventually("the pipelines are gone", async || {
@@ -249,28 +239,34 @@ async fn b10_a_controller_rollout_that_is_deleted_in_mid_drain_lets_pipelines_ru
         if left.is_empty() { Ok(()) } else { Err(format!("{:?}", left.iter().map(|r| &r.status).collect::<Vec<_>>())) }
     })
     .await;
-    assert!(team.find::<Deployment>(ROLLOUT).await.is_some(), "the ISB service is there still");
-    numaflow::delete(team, "InterStepBufferService", "default").await;
-    eventually("the rollout is gone, and its controller went after everything that needs it", async || {
-        if team.find::<Deployment>(ROLLOUT).await.is_none() {
-            assert_eq!(dependants().await, Vec::<String>::new());
+    if by == By::Controller {
+        assert!(team.find::<Deployment>(ROLLOUT).await.is_some(), "the ISB service is there still");
+        numaflow::delete(team, "InterStepBufferService", "default").await;
+    }
+    eventually("the rollout is gone, and what it made went after everything that needs it", async || {
+        let gone = match by {
+            By::Controller => team.find::<Deployment>(ROLLOUT).await.is_none(),
+            By::Isb => all_of("InterStepBufferService").await.is_empty(),
+        };
+        if gone {
+            assert_eq!(all_of("Pipeline").await, Vec::<String>::new());
+            assert_eq!(all_of("InterStepBufferService").await, Vec::<String>::new());
         }
-        let rollout = team.find::<NumaflowControllerRollout>(ROLLOUT).await;
-        rollout.map_or(Ok(()), |r| Err(condition(&r, "Deleting").map(|c| c.message).unwrap_or_default()))
+        requester.found().await.map_or(Ok(()), |view| Err(view.deleting().to_owned()))
     })
     .await;
-    assert!(team.find::<Deployment>(ROLLOUT).await.is_none());
+    assert_eq!(all_of("InterStepBufferService").await, Vec::<String>::new());
+    assert_eq!(team.find::<Deployment>(ROLLOUT).await.is_none(), by == By::Controller);
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain() {
-    let (stage, _operator) = Stage::running("b10b", &[("a", json!({})), ("b", never_pauses())]).await;
+async fn b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "b10b", &[("a", json!({})), ("b", never_pauses())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["b-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["b-0"]).await;
     team.delete::<PipelineRollout>("b").await;
-    let drain = team.upgraded("1.8.1").await;
+    let drain = requester.done(1).await;
     assert_eq!((drain.drained, drain.not_drained), (vec!["a-0".to_owned()], vec![]));
     team.gone::<PipelineRollout>("b").await;
     stage.all_run(&["a"]).await;
@@ -279,35 +275,31 @@ async fn b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b10_an_upgrade_ends_as_it_began_when_the_strategy_changes_in_mid_drain() {
-    let (stage, _operator) = Stage::running("b10c", &[("a", json!({"drains-after": "12s"}))]).await;
-    let team = stage.team();
-    for (version, strategy) in [("1.8.1", "no-strategy"), ("1.8.2", "progressive")] {
-        team.set_version(ROLLOUT, version).await;
-        team.draining(version, &["a-0"]).await;
-        let set = |strategy: &str| json!({"spec": {"strategy": {"type": strategy}}});
-        team.edit::<NumaflowControllerRollout>(ROLLOUT, set(strategy)).await;
-        let seen = team.controller_until("has seen the strategy", |r| {
-            r.status.as_ref().map(|s| s.observed_generation) == r.metadata.generation
-        });
-        assert_eq!(stage_of(&seen.await, version), "Drain");
-        assert_eq!(team.upgraded(version).await.drained, ["a-0"]);
+    let slow = json!({"drains-after": "12s"});
+    let (stage, requester, _operator) = Stage::asked(By::Controller, "b10c", &[("a", slow)]).await;
+    let set = async |strategy: &str| requester.edit(json!({"spec": {"strategy": {"type": strategy}}})).await;
+    for (n, strategy) in [(1, "no-strategy"), (2, "progressive")] {
+        requester.change(n).await;
+        requester.draining(n, &["a-0"]).await;
+        set(strategy).await;
+        assert_eq!(requester.until("has seen the strategy", |v| v.current).await.stage_of(n), "Drain");
+        assert_eq!(requester.done(n).await.drained, ["a-0"]);
         stage.all_run(&["a"]).await;
         stage.at_rest().await;
-        team.edit::<NumaflowControllerRollout>(ROLLOUT, set("pause-and-drain")).await;
+        set("pause-and-drain").await;
     }
     assert_eq!(stage.recorder.flips("a-0").len(), 4, "{}", stage.recorder.history("a-0"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes_nothing_in_the_end() {
+async fn b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes_nothing_in_the_end(by: By) {
     let slow = || json!({"drains-after": "6s"});
-    let (stage, _operator) = Stage::running("b10d", &[("a", slow()), ("b", slow())]).await;
+    let (stage, requester, _operator) = Stage::asked(by, "b10d", &[("a", slow()), ("b", slow())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["a-0", "b-0"]).await;
     team.pausing("a-0").await;
     pipelines::want(team, "a-0", "Running").await;
-    let drain = team.upgraded("1.8.1").await;
+    let drain = requester.done(1).await;
     assert_eq!(drain.drained, ["a-0", "b-0"]);
     stage.all_run(&["a", "b"]).await;
     pipelines::want(team, "b-0", "Paused").await;
@@ -317,17 +309,16 @@ async fn b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_changes_nothing_in_the_end() {
-    let stage = Stage::bare("b10d-between").await;
+async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_changes_nothing_in_the_end(by: By) {
+    let stage = Stage::bare(&format!("b10d-between-{by}")).await;
     let team = stage.team();
     let faults = Faults::default();
     let _operator = stage.scene.operator_behind(&faults).await;
-    stage.furnish().await;
+    let requester = stage.furnish_for(by).await;
     stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "12s"}))]).await;
-    team.set_ppnd(json!({"drainTimeout": "50s"})).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["c-0"]).await;
+    requester.set_ppnd(json!({"drainTimeout": "50s"})).await;
+    requester.change(1).await;
+    requester.draining(1, &["c-0"]).await;
     for name in ["a-0", "b-0", "c-0"] {
         stage.saw(name, "paused", |s| s.wants_pause() && s.settled()).await;
     }
@@ -352,7 +343,7 @@ async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_ch
         team.meddle("c-0", json!({"metadata": {"annotations": theirs}})).await;
     };
     tokio::join!(first, second, third);
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0", "c-0"]);
+    assert_eq!(requester.done(1).await.drained, ["a-0", "b-0", "c-0"]);
     stage.saw("a-0", "with another grace period", |s| s.grace == Some(77)).await;
     eventually("the other one is paused, and runs again", async || {
         let flips = stage.recorder.flips("b-0").len();
@@ -367,68 +358,62 @@ async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_ch
     })
     .await;
     stage.at_rest().await;
-    let request = team.status(ROLLOUT).await.pause_request;
-    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
+    assert!(!requester.view().await.asks());
     for name in ["a-0", "c-0"] {
         assert_eq!(stage.recorder.flips(name).len(), 2, "{}", stage.recorder.history(name));
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused() {
-    let (stage, _operator) = Stage::running("superseded", &[("good", json!({})), ("stuck", never_pauses())]).await;
+async fn another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "superseded", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["stuck-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["stuck-0"]).await;
     team.pausing("stuck-0").await;
-    team.set_version(ROLLOUT, "1.8.2").await;
-    team.draining("1.8.2", &["stuck-0"]).await;
+    requester.change(2).await;
+    requester.draining(2, &["stuck-0"]).await;
     let began = Instant::now();
-    team.set_version(ROLLOUT, "1.8.0").await;
-    team.deployed(ROLLOUT, "1.8.0").await;
+    requester.change(0).await;
+    requester.deployed(0).await;
     println!("back after {:?}", began.elapsed());
-    let request = team.status(ROLLOUT).await.pause_request;
-    assert!(request.as_ref().is_none_or(|r| !r.active), "{request:?}");
+    assert!(!requester.view().await.asks());
     stage.all_run(&["good", "stuck"]).await;
     stage.at_rest().await;
 
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["stuck-0"]).await;
-    team.set_version(ROLLOUT, "1.8.2").await;
+    requester.change(1).await;
+    requester.draining(1, &["stuck-0"]).await;
+    requester.change(2).await;
     team.turn_at_once("stuck", json!({"never-pauses": null})).await;
-    assert_eq!(team.upgraded("1.8.2").await.drained, ["good-0", "stuck-0"]);
+    assert_eq!(requester.done(2).await.drained, ["good-0", "stuck-0"]);
     stage.all_run(&["good", "stuck"]).await;
     stage.at_rest().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_that_is_held_in_mid_drain_lets_pipelines_run_and_asks_anew_when_it_is_let_go() {
-    let (stage, _operator) = Stage::running("held", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) = Stage::asked(By::Controller, "held", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    let first = team.draining("1.8.1", &["stuck-0"]).await.pause_request.unwrap().since;
+    requester.change(1).await;
+    let first = requester.draining(1, &["stuck-0"]).await.pause_request.unwrap().since;
     team.pausing("stuck-0").await;
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"paused": true}})).await;
-    let holds = |r: &NumaflowControllerRollout| {
-        let status = r.status.clone().unwrap_or_default();
-        status.pause_request.is_none_or(|r| !r.active) && status.message.starts_with("paused by spec.paused")
-    };
-    team.controller_until("holds", holds).await;
+    requester.edit(json!({"spec": {"paused": true}})).await;
+    let holds = |v: &View| !v.asks() && v.message.starts_with("paused by spec.paused");
+    requester.until("holds", holds).await;
     stage.all_run(&["good", "stuck"]).await;
     stage.at_rest().await;
     let flips = |name: &str| stage.recorder.flips(name).len();
     assert_eq!((flips("good-0"), flips("stuck-0")), (2, 2));
     stays("held", Duration::from_secs(3), async || {
-        let rollout = team.rollout(ROLLOUT).await;
-        let drains = holds(&rollout) && stage_of(&rollout, "1.8.1") == "Drain" && flips("good-0") == 2;
-        if drains { Ok(()) } else { Err(format!("{:?}", rollout.status)) }
+        let view = requester.view().await;
+        let drains = holds(&view) && view.stage_of(1) == "Drain" && flips("good-0") == 2;
+        if drains { Ok(()) } else { Err(format!("{view:?}")) }
     })
     .await;
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"paused": null}})).await;
-    let again = team.draining("1.8.1", &["stuck-0"]).await.pause_request.unwrap().since;
+    requester.edit(json!({"spec": {"paused": null}})).await;
+    let again = requester.draining(1, &["stuck-0"]).await.pause_request.unwrap().since;
     assert!(again > first, "{again:?} {first:?}");
     team.turn_at_once("stuck", json!({"never-pauses": null})).await;
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["good-0", "stuck-0"]);
+    assert_eq!(requester.done(1).await.drained, ["good-0", "stuck-0"]);
     stage.all_run(&["good", "stuck"]).await;
     stage.at_rest().await;
     assert_eq!((flips("good-0"), flips("stuck-0")), (4, 4));
@@ -436,34 +421,54 @@ async fn a_rollout_that_is_held_in_mid_drain_lets_pipelines_run_and_asks_anew_wh
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_that_is_made_anew_in_mid_drain_is_paused_as_well_and_runs_when_all_do() {
-    let (stage, _operator) = Stage::running("anew", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) = Stage::asked(By::Controller, "anew", &[("a", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
     pipelines::service(team, "other", "").await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["stuck-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["stuck-0"]).await;
     team.edit_pipeline("a", json!({"interStepBufferServiceName": "other"})).await;
     stage.saw("a-1", "paused", |s| s.wants_pause() && s.settled()).await;
-    team.draining("1.8.1", &["stuck-0"]).await;
+    requester.draining(1, &["stuck-0"]).await;
     team.turn_at_once("stuck", json!({"never-pauses": null})).await;
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-1", "stuck-0"]);
+    assert_eq!(requester.done(1).await.drained, ["a-1", "stuck-0"]);
     stage.all_run(&["a", "stuck"]).await;
     stage.at_rest().await;
     assert!(stage.recorder.states("a-1")[0].wants_pause(), "{}", stage.recorder.history("a-1"));
     assert_eq!(numaflow::api(team, "Pipeline").list(&Default::default()).await.unwrap().items.len(), 2);
 }
 
+/// Whoever has no buffer in an ISB service has nothing to lose when that is changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused() {
-    let (stage, _operator) =
-        Stage::running("unread", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
+#[ignore = "ISB services are not changed yet"]
+async fn a_pipeline_that_goes_to_another_isb_service_in_mid_drain_runs_there_and_is_not_waited_for() {
+    let (stage, requester, _operator) =
+        Stage::asked(By::Isb, "leaves", &[("a", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["slow-0"]).await;
+    pipelines::service(team, "other", "").await;
+    requester.change(1).await;
+    requester.draining(1, &["stuck-0"]).await;
+    team.edit_pipeline("a", json!({"interStepBufferServiceName": "other"})).await;
+    stage.saw("a-1", "running", |s| !s.wants_pause() && s.settled()).await;
+    let drain = requester.draining(1, &["stuck-0"]).await.drain.unwrap_or_default();
+    assert_eq!((drain.drained.len(), drain.not_drained.len()), (0, 0), "{drain:?}");
+    team.turn_at_once("stuck", json!({"never-pauses": null})).await;
+    assert_eq!(requester.done(1).await.drained, ["stuck-0"]);
+    stage.all_run(&["a", "stuck"]).await;
+    stage.at_rest().await;
+    stage.never_flipped("a-1");
+}
+
+async fn a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused(by: By) {
+    let (stage, requester, _operator) =
+        Stage::asked(by, "unread", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
+    let team = stage.team();
+    requester.change(1).await;
+    requester.draining(1, &["slow-0"]).await;
     for name in ["a", "slow"] {
         team.edit_pipeline(name, json!({"lifecycle": {"desiredPhase": 7}})).await;
         team.pipeline_until(name, "says what is wrong", |s| s.message.contains("desiredPhase: 7")).await;
     }
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "slow-0"]);
+    assert_eq!(requester.done(1).await.drained, ["a-0", "slow-0"]);
     for name in ["a-0", "slow-0"] {
         pipelines::settled(team, name, "Running").await;
     }
@@ -479,17 +484,16 @@ async fn a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_the_server_refuses_in_mid_drain_keeps_no_pipeline_paused() {
-    let (stage, _operator) =
-        Stage::running("refused-change", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
+async fn a_change_that_the_server_refuses_in_mid_drain_keeps_no_pipeline_paused(by: By) {
+    let (stage, requester, _operator) =
+        Stage::asked(by, "refused-change", &[("a", json!({})), ("slow", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     refuse_image(&stage, "cat:bad").await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["slow-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["slow-0"]).await;
     team.set_image("a", "cat:bad").await;
     team.set_image("slow", "cat:bad").await;
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "slow-0"]);
+    assert_eq!(requester.done(1).await.drained, ["a-0", "slow-0"]);
     for name in ["a", "slow"] {
         pipelines::settled(team, &format!("{name}-0"), "Running").await;
         let status = team
@@ -550,4 +554,15 @@ async fn refuse_image(stage: &Stage, image: &str) {
         answer.map_or(Ok(()), |_| Err("it is not refused".to_owned()))
     })
     .await;
+}
+
+told_for_both! {
+    a_change_of_a_pipeline_whose_user_allows_data_loss_waits_for_nothing,
+    b10_a_controller_rollout_that_is_deleted_in_mid_drain_lets_pipelines_run_and_goes_after_them as b10_an_isb_service_rollout_that_is_deleted_in_mid_drain_lets_pipelines_run_and_goes_after_them,
+    b10_an_upgrade_goes_on_without_a_pipeline_that_is_deleted_in_mid_drain,
+    b10_somebody_else_who_turns_pipelines_in_mid_drain_and_after_it_changes_nothing_in_the_end,
+    b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_changes_nothing_in_the_end,
+    another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused,
+    a_spec_that_cannot_be_read_in_mid_drain_keeps_no_pipeline_paused,
+    a_change_that_the_server_refuses_in_mid_drain_keeps_no_pipeline_paused,
 }

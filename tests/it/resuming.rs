@@ -15,16 +15,15 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Version,
-    drains::{ROLLOUT, stage_of},
+    drains::ROLLOUT,
     eventually,
     faults::{Faults, Write},
     pauses::State,
     pipelines::{self, controller},
     program::Program,
+    requesters::{BAD, By, SLOW, View, told_for_both},
     rollouts::{Stage, spec_of, versions},
-    stays,
-    team::condition,
-    within,
+    stays, within,
 };
 
 /// Defines these besides the versions of the stage.
@@ -32,33 +31,31 @@ async fn define(stage: &Stage, more: Version) {
     stage.scene.define(&[versions(), vec![more]].concat()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn pipelines_run_again_when_the_version_they_were_drained_for_is_rolled_back() {
-    let (stage, _operator) = Stage::running("roll-back", &[("a", json!({})), ("b", json!({}))]).await;
+async fn pipelines_run_again_when_the_version_they_were_drained_for_is_rolled_back(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "roll-back", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
-    let bad = controller("2.0.0").not_isolated().controller(|w| w.behaviour("never-ready"));
-    define(&stage, bad).await;
-    let deadline = json!({"spec": {"strategy": {"assessment": {"deadline": "15s"}}}});
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, deadline).await;
-    team.set_version(ROLLOUT, "2.0.0").await;
-    team.controller_until("is being judged", |r| stage_of(r, "2.0.0") == "Confirm").await;
+    requester.set_deadline(15).await;
+    requester.change(BAD).await;
+    requester.reaches(BAD, "Confirm").await;
     for name in ["a-0", "b-0"] {
         let last = stage.recorder.states(name).pop().unwrap();
         assert!(last.wants_pause() && last.settled(), "{last}");
     }
-    team.controller_until("is rolled back", |r| stage_of(r, "2.0.0") == "RollBack").await;
-    let status = team.failed(ROLLOUT, &["2.0.0"]).await.status.unwrap();
-    println!("{}", status.message);
-    assert_eq!(status.promoted.unwrap().version, "1.8.0");
-    assert!(status.pause_request.as_ref().is_none_or(|r| !r.active), "{:?}", status.pause_request);
-    assert_eq!(status.last_drain.unwrap().drained, ["a-0", "b-0"]);
+    requester.mend().await;
+    requester.reaches(BAD, "RollBack").await;
+    let named = if by == By::Controller { by.version(BAD) } else { "default-0" };
+    let view = requester.failed(&[named]).await;
+    println!("{}", view.message);
+    assert_eq!((view.wanted, view.has, view.asks()), (Some(BAD), Some(0), false));
+    assert_eq!(view.last_attempt.map(|a| a.result).as_deref(), Some("Failed"));
+    assert_eq!(view.last_drain.unwrap().drained, ["a-0", "b-0"]);
     stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
     for name in ["a-0", "b-0"] {
         assert_eq!(stage.recorder.flips(name).len(), 2, "{}", stage.recorder.history(name));
     }
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.upgraded("1.8.1").await;
+    requester.change(1).await;
+    requester.done(1).await;
     stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
 }
@@ -93,17 +90,16 @@ async fn a02_a_first_controller_that_the_server_rejects_asks_for_no_pause_and_a_
     assert!(!stage.recorder.states("a-0")[0].wants_pause());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_status_that_a_script_broke_in_the_middle_of_a_drain_leaves_no_pipeline_paused() {
+async fn a_status_that_a_script_broke_in_the_middle_of_a_drain_leaves_no_pipeline_paused(by: By) {
     let knobs = json!({"never-pauses": "true"});
-    let (stage, _operator) = Stage::running("broken-status", &[("a", knobs.clone()), ("b", knobs)]).await;
+    let (stage, requester, _operator) = Stage::asked(by, "broken-status", &[("a", knobs.clone()), ("b", knobs)]).await;
     let team = stage.team();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["a-0", "b-0"]).await;
     team.break_status::<PipelineRollout>("a").await;
-    team.break_status::<NumaflowControllerRollout>(ROLLOUT).await;
-    team.draining("1.8.1", &["a-0", "b-0"]).await;
-    team.set_version(ROLLOUT, "1.8.0").await;
+    requester.break_status().await;
+    requester.draining(1, &["a-0", "b-0"]).await;
+    requester.change(0).await;
     stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
 }
@@ -113,16 +109,15 @@ fn to(names: &'static [&'static str]) -> impl Fn(&Write) -> bool {
     |write| names.iter().any(|name| write.path.ends_with(&format!("/pipelines/{name}")))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_other_one_paused() {
-    let stage = Stage::bare("d01").await;
+async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_other_one_paused(by: By) {
+    let stage = Stage::bare(&format!("d01-{by}")).await;
     let team = stage.team();
     let faults = Faults::default();
     let first = Program::start(&stage.scene, &faults).await;
-    stage.furnish().await;
+    let requester = stage.furnish_for(by).await;
     stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "12s"}))]).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["c-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["c-0"]).await;
     pipelines::turn(team, "Pipeline", "b-0", "fails", json!("its image is gone")).await;
     pipelines::poke(team, "Pipeline", "b-0").await;
     stage.saw("b-0", "failed", |s| s.phase == "Failed").await;
@@ -138,7 +133,7 @@ async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_oth
 
     let began = Instant::now();
     let _second = Program::start(&stage.scene, &Faults::default()).await;
-    assert_eq!(team.upgraded("1.8.1").await.drained.len(), 3);
+    assert_eq!(requester.done(1).await.drained.len(), 3);
     stage.all_run(&["a", "c"]).await;
     println!("the others run {:?} after the next program was started", began.elapsed());
     stage.at_rest().await;
@@ -148,28 +143,27 @@ async fn d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_oth
     stage.all_run(&["b"]).await;
 
     // The next one, and another one while that goes on.
-    team.set_version(ROLLOUT, "1.8.2").await;
-    team.draining("1.8.2", &["c-0"]).await;
-    team.set_version(ROLLOUT, "1.8.0").await;
-    assert_eq!(team.upgraded("1.8.0").await.drained, ["a-0", "b-0", "c-0"]);
+    requester.change(2).await;
+    requester.draining(2, &["c-0"]).await;
+    requester.change(0).await;
+    assert_eq!(requester.done(0).await.drained, ["a-0", "b-0", "c-0"]);
     stage.all_run(&["a", "b", "c"]).await;
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_when_it_can() {
-    let stage = Stage::bare("refused").await;
+async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_when_it_can(by: By) {
+    let stage = Stage::bare(&format!("refused-{by}")).await;
     let team = stage.team();
     let (faults, refuses) = (Faults::default(), Arc::new(AtomicBool::new(false)));
     let on = refuses.clone();
     faults.answer(500, usize::MAX, move |write| on.load(Ordering::Relaxed) && to(&["b-0"])(write));
     let _operator = stage.scene.operator_behind(&faults).await;
-    stage.furnish().await;
+    let requester = stage.furnish_for(by).await;
     stage.with(&[("a", json!({})), ("b", json!({})), ("c", json!({"drains-after": "15s"}))]).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["c-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["c-0"]).await;
     refuses.store(true, Ordering::Relaxed);
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0", "c-0"]);
+    assert_eq!(requester.done(1).await.drained, ["a-0", "b-0", "c-0"]);
     let began = Instant::now();
     stage.all_run(&["a", "c"]).await;
     println!("the others run {:?} after the upgrade", began.elapsed());
@@ -187,19 +181,19 @@ async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_wh
 /// Takes two minutes: no controller is taken for gone before it was away for one and a half.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run() {
-    let (stage, _operator) = Stage::running("dead", &[("a", json!({})), ("b", json!({}))]).await;
+    let (stage, requester, _operator) = Stage::asked(By::Controller, "dead", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
     kill_controller(&stage).await;
     let began = Instant::now();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["a-0", "b-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["a-0", "b-0"]).await;
     within(Duration::from_mins(3), "the drain ends", async || {
-        let rollout = team.rollout(ROLLOUT).await;
-        if stage_of(&rollout, "1.8.1") == "Drain" { Err(rollout.status.unwrap().message) } else { Ok(()) }
+        let view = requester.view().await;
+        if view.stage_of(1) == "Drain" { Err(view.message) } else { Ok(()) }
     })
     .await;
     println!("the drain ended after {:?}", began.elapsed());
-    let drain = team.upgraded("1.8.1").await;
+    let drain = requester.done(1).await;
     println!("{drain:?}");
     assert!(drain.ended.starts_with("ControllerUnavailable"), "{}", drain.ended);
     assert_eq!(drain.not_drained.len(), 2, "{drain:?}");
@@ -212,30 +206,27 @@ async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn d01_another_version_while_one_is_judged_with_pipelines_paused_ends_with_all_of_them_running() {
-    let (stage, _operator) = Stage::running("judged", &[("a", json!({})), ("b", json!({}))]).await;
+async fn d01_another_version_while_one_is_judged_with_pipelines_paused_ends_with_all_of_them_running(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "judged", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
-    define(&stage, controller("1.9.0").controller(|w| w.ready_after(8))).await;
-    team.set_version(ROLLOUT, "1.9.0").await;
-    team.controller_until("is being judged", |r| stage_of(r, "1.9.0") == "Confirm").await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.controller_until("is taken back", |r| stage_of(r, "1.9.0") != "Confirm").await;
-    assert_eq!(team.upgraded("1.8.1").await.drained, ["a-0", "b-0"]);
+    requester.change(SLOW).await;
+    requester.reaches(SLOW, "Confirm").await;
+    requester.change(1).await;
+    requester.until("is taken back", |v| v.stage_of(SLOW) != "Confirm").await;
+    assert_eq!(requester.done(1).await.drained, ["a-0", "b-0"]);
     stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does() {
-    let (stage, _operator) = Stage::running("silent", &[("a", json!({})), ("b", json!({}))]).await;
+async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "silent", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
     pipelines::turn(team, "Pipeline", "b-0", "silent", json!("true")).await;
-    team.set_ppnd(json!({"drainTimeout": "10s"})).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.controller_until("drains", |r| stage_of(r, "1.8.1") == "Drain").await;
-    team.controller_until("has drained", |r| stage_of(r, "1.8.1") != "Drain").await;
-    let drain = team.upgraded("1.8.1").await;
+    requester.set_ppnd(json!({"drainTimeout": "10s"})).await;
+    requester.change(1).await;
+    requester.until("drains", |v| v.stage_of(1) == "Drain").await;
+    requester.until("has drained", |v| v.stage_of(1) != "Drain").await;
+    let drain = requester.done(1).await;
     println!("{drain:?}");
     assert_eq!(drain.drained, ["a-0"]);
     assert_eq!(drain.not_drained, ["b-0: did not pause within 10s, nor within 55s more"]);
@@ -253,13 +244,12 @@ async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_time_to_drain_goes_on_while_there_is_no_operator() {
-    let (stage, first) = Stage::running("time", &[("a", json!({})), ("full", json!({"pending": "7"}))]).await;
+async fn the_time_to_drain_goes_on_while_there_is_no_operator(by: By) {
+    let (stage, requester, first) = Stage::asked(by, "time", &[("a", json!({})), ("full", json!({"pending": "7"}))]).await;
     let team = stage.team();
-    team.set_ppnd(json!({"drainTimeout": "25s"})).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    let since = team.draining("1.8.1", &["full-0"]).await.pause_request.unwrap().since.unwrap().0;
+    requester.set_ppnd(json!({"drainTimeout": "25s"})).await;
+    requester.change(1).await;
+    let since = requester.draining(1, &["full-0"]).await.pause_request.unwrap().since.unwrap().0;
     first.kill().await;
     eventually("most of the time has passed", async || {
         let passed = jiff::Timestamp::now().duration_since(since).as_secs();
@@ -267,48 +257,40 @@ async fn the_time_to_drain_goes_on_while_there_is_no_operator() {
     })
     .await;
     let _second = stage.scene.operator().await;
-    team.controller_until("has drained", |r| stage_of(r, "1.8.1") != "Drain").await;
+    requester.until("has drained", |v| v.stage_of(1) != "Drain").await;
     let took = jiff::Timestamp::now().duration_since(since).as_secs();
     println!("the drain took {took} s");
     assert!((25..35).contains(&took), "{took} s");
-    let drain = team.upgraded("1.8.1").await;
+    let drain = requester.done(1).await;
     assert_eq!((drain.drained.len(), drain.not_drained.len()), (1, 1), "{drain:?}");
     stage.all_run(&["a", "full"]).await;
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn b10_a_rollout_that_is_deleted_while_a_version_is_judged_lets_pipelines_run_in_the_end() {
-    let (stage, _operator) = Stage::running("delete-late", &[("a", json!({})), ("b", json!({}))]).await;
+async fn b10_a_rollout_that_is_deleted_while_a_version_is_judged_lets_pipelines_run_in_the_end(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "delete-late", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
-    define(&stage, controller("1.9.0").controller(|w| w.ready_after(5))).await;
-    team.set_version(ROLLOUT, "1.9.0").await;
-    team.controller_until("is being judged", |r| stage_of(r, "1.9.0") == "Confirm").await;
-    team.delete::<NumaflowControllerRollout>(ROLLOUT).await;
+    requester.change(SLOW).await;
+    requester.reaches(SLOW, "Confirm").await;
+    requester.delete().await;
     stage.all_run(&["a", "b"]).await;
-    let status = team
-        .controller_until("waits for its pipelines", |r| {
-            let awaited = condition(r, "Deleting").map(|c| c.message).unwrap_or_default();
-            awaited.contains("Pipeline/a-0") && awaited.contains("Pipeline/b-0")
-        })
-        .await
-        .status
-        .unwrap();
-    println!("{:?} {}", status.promoted.map(|p| p.version), status.message);
-    assert!(status.pause_request.is_none_or(|r| !r.active));
+    let awaits = |v: &View| ["Pipeline/a-0", "Pipeline/b-0"].iter().all(|name| v.deleting().contains(name));
+    let view = requester.until("waits for its pipelines", awaits).await;
+    println!("{:?} {}", view.has, view.message);
+    assert!(!view.asks());
     stage.at_rest().await;
 }
 
 /// Takes two minutes, as above.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_an_upgrade_that_is_taken_back_while_the_controller_is_dead_leaves_no_pipeline_that_will_pause() {
-    let (stage, _operator) = Stage::running("dead-back", &[("a", json!({}))]).await;
+    let (stage, requester, _operator) = Stage::asked(By::Controller, "dead-back", &[("a", json!({}))]).await;
     let team = stage.team();
     kill_controller(&stage).await;
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["a-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["a-0"]).await;
     stage.saw("a-0", "asked to pause", State::wants_pause).await;
-    team.set_version(ROLLOUT, "1.8.0").await;
+    requester.change(0).await;
     within(Duration::from_mins(3), "the pause is taken back unseen", async || {
         let state = stage.recorder.states("a-0").pop().unwrap();
         if state.wants_pause() { Err(state.to_string()) } else { Ok(()) }
@@ -319,7 +301,7 @@ async fn slow_an_upgrade_that_is_taken_back_while_the_controller_is_dead_leaves_
             team.delete::<Pod>(&pod.name_any()).await;
         }
     }
-    team.deployed(ROLLOUT, "1.8.0").await;
+    requester.deployed(0).await;
     stage.all_run(&["a"]).await;
     stage.nothing_left().await;
     // Two flips that nobody has seen, which is safe only because nobody was there: so the rules are told, too.
@@ -338,4 +320,15 @@ async fn kill_controller(stage: &Stage) {
         }
     }
     team.controller_until("notices", |r| r.status.as_ref().is_some_and(|s| s.controller_unavailable.is_some())).await;
+}
+
+told_for_both! {
+    pipelines_run_again_when_the_version_they_were_drained_for_is_rolled_back,
+    a_status_that_a_script_broke_in_the_middle_of_a_drain_leaves_no_pipeline_paused,
+    d01_a_crash_between_two_resumes_and_a_pipeline_that_failed_leave_no_other_one_paused,
+    a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_when_it_can,
+    d01_another_version_while_one_is_judged_with_pipelines_paused_ends_with_all_of_them_running,
+    a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does,
+    the_time_to_drain_goes_on_while_there_is_no_operator,
+    b10_a_rollout_that_is_deleted_while_a_version_is_judged_lets_pipelines_run_in_the_end,
 }

@@ -15,6 +15,7 @@ pub mod order;
 pub mod pauses;
 pub mod pipelines;
 pub mod program;
+pub mod requesters;
 pub mod rollouts;
 pub mod scene;
 #[path = "../../stand_in/mod.rs"]

@@ -14,9 +14,16 @@ use super::{Invariant, Team, Version, eventually, leases::LEASE, numaflow::api, 
 /// In which the controller notes when a pause began.
 pub const PTS: &str = "numaflow.numaproj.io/pause-timestamp";
 
-/// A version whose controller knows two versions of an InterStepBufferService.
+/// A version whose controller knows some versions of an InterStepBufferService.
 pub fn controller(name: &str) -> Version {
-    version(name).nats(&[("2.10", "nats:2.10.29"), ("latest", "nats:latest")])
+    version(name).nats(&[
+        ("2.10", "nats:2.10.29"),
+        ("2.11", "nats:2.11.8"),
+        ("2.12", "nats:2.12.1"),
+        ("2.13", "nats:2.13.0"),
+        ("2.14", "nats:2.14.0"),
+        ("latest", "nats:latest"),
+    ])
 }
 
 /// A team with a controller that leads, and an InterStepBufferService that is healthy.
@@ -77,6 +84,14 @@ pub fn spec(lifecycle: Value) -> Value {
 /// A pipeline that runs.
 pub async fn running(team: &Team, name: &str, lifecycle: Value) {
     create(team, "Pipeline", name, "", spec(lifecycle)).await;
+    settled(team, name, "Running").await;
+}
+
+/// One that runs on this ISB service.
+pub async fn running_on(team: &Team, name: &str, service: &str) {
+    let mut spec = spec(json!({}));
+    spec["interStepBufferServiceName"] = json!(service);
+    create(team, "Pipeline", name, "", spec).await;
     settled(team, name, "Running").await;
 }
 

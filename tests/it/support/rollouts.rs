@@ -14,6 +14,7 @@ use super::{
     operator::Running,
     pauses::{Recorder, assert_at_rest},
     pipelines::{controller, service},
+    requesters::{By, Requester},
 };
 
 /// A team whose controller was installed by a rollout, with an ISB service, and everything that happens to its pipelines on
@@ -50,12 +51,33 @@ impl Stage {
         service(self.team(), "default", "").await;
     }
 
+    /// Furnished so that this one can ask for pauses. An operator has to be there.
+    pub async fn furnish_for(&self, by: By) -> Requester {
+        match by {
+            By::Controller => self.furnish().await,
+            By::Isb => {
+                Requester::of(self, By::Controller).install().await;
+                Requester::of(self, by).install().await;
+            }
+        }
+        Requester::of(self, by)
+    }
+
     /// Furnished, with an operator at work.
     pub async fn at_work(name: &str) -> (Self, Running) {
         let stage = Self::bare(name).await;
         let operator = stage.scene.operator().await;
         stage.furnish().await;
         (stage, operator)
+    }
+
+    /// With an operator, one that may ask for pauses, and a pipeline for each of these names, with its knobs, that runs.
+    pub async fn asked(by: By, name: &str, pipelines: &[(&str, Value)]) -> (Self, Requester, Running) {
+        let stage = Self::bare(&format!("{name}-{by}")).await;
+        let operator = stage.scene.operator().await;
+        let requester = stage.furnish_for(by).await;
+        stage.with(pipelines).await;
+        (stage, requester, operator)
     }
 
     /// The team.
