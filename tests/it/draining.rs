@@ -47,7 +47,6 @@ fn between(least: Duration, time: Duration, most: Duration) {
 
 async fn a09_a_pipeline_that_never_pauses_holds_up_an_upgrade_for_the_timeout_and_a_last_chance(by: By) {
     let (stage, requester, _operator) = Stage::asked(by, "a09-never", &[("stuck", never_pauses())]).await;
-    let team = stage.team();
     requester.set_ppnd(json!({"drainTimeout": "4s"})).await;
     requester.change(1).await;
     let took = requester.drains(1, &["stuck-0"]).await;
@@ -91,7 +90,8 @@ async fn a09_a_pipeline_that_does_not_drain_is_paused_as_it_is_when_its_time_is_
 }
 
 async fn a09_without_a_timeout_an_upgrade_waits_and_says_for_what_until_it_is_forced(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "a09-force", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "a09-force", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let waits = async |n: usize, time: u64| {
         requester.draining(n, &["stuck-0"]).await;
         stays(&format!("change {n} waits for stuck"), Duration::from_secs(time), async || {
@@ -130,7 +130,8 @@ async fn a09_without_a_timeout_an_upgrade_waits_and_says_for_what_until_it_is_fo
 }
 
 async fn a09_an_upgrade_may_be_given_up_when_pipelines_do_not_drain_and_nothing_has_changed_then(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "a09-abort", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "a09-abort", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
     let production = requester.production().await;
     requester.set_ppnd(json!({"drainTimeout": "4s", "onDrainTimeout": "Abort"})).await;
@@ -176,7 +177,8 @@ async fn with_a_timeout_of_nothing_no_pipeline_is_paused_and_that_is_on_record(b
 }
 
 async fn a_pipeline_without_a_rollout_is_left_alone_and_named(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "unmanaged", &[("ours", json!({"drains-after": "12s"}))]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "unmanaged", &[("ours", json!({"drains-after": "12s"}))]).await;
     let team = stage.team();
     pipelines::running_on(team, "theirs", &requester.service_name().await).await;
     requester.change(1).await;
@@ -416,7 +418,8 @@ async fn a_timeout_that_is_set_in_mid_drain_counts_from_the_beginning_of_the_dra
 }
 
 async fn a_change_of_a_pipeline_in_mid_drain_goes_in_while_it_is_paused_and_needs_no_pause_of_its_own(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "both", &[("a", json!({"drains-after": "12s"})), ("b", json!({}))]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "both", &[("a", json!({"drains-after": "12s"})), ("b", json!({}))]).await;
     let team = stage.team();
     requester.change(1).await;
     requester.draining(1, &["a-0"]).await;
@@ -475,7 +478,8 @@ async fn pipelines_of_another_instance_run_on_while_those_of_one_are_drained(by:
 }
 
 async fn a_force_that_is_there_before_an_upgrade_is_for_the_next_one_and_nothing_is_paused(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "before", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "before", &[("a", json!({})), ("stuck", never_pauses())]).await;
     requester.force("do not wait").await;
     requester.change(1).await;
     let drain = requester.done(1).await;

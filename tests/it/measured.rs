@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
@@ -18,17 +18,17 @@ use tokio::task::JoinHandle;
 use crate::support::{
     Team,
     changes::{Change, Changes, OF_PIPELINES, first},
+    drains::ROLLOUT,
     faults::Faults,
-    leases::LEASE,
     pipelines::{self, PTS, controller},
+    production::handed_over,
     program::Program,
-    rollouts::{Stage, spec_of, versions},
+    requesters::{BAD, By, Requester, told_for_both},
+    rollouts::{Stage, versions},
     stays,
 };
 
-const ROLLOUT: &str = "numaflow-controller";
-
-/// Most that the operator may add to a pause besides what Numaflow and the new pod take.
+/// Most that the operator may add to a pause besides what Numaflow and the new pods take.
 const OVERHEAD: Duration = Duration::from_millis(500);
 
 /// How long writes take meanwhile.
@@ -71,22 +71,32 @@ impl Stage {
     /// With a controller of version 1.8.0, an ISB service and one pipeline that runs.
     async fn with_one_pipeline(&self) {
         self.furnish().await;
-        self.team().pipeline("p", json!({})).await;
-        self.team().pipeline_runs("p").await;
+        self.with(&[("p", json!({}))]).await;
     }
 
     /// The end of all these stories: the version runs, the pipeline runs and nothing of a pause is left.
     async fn ends_with(&self, version: &str, flips: usize) {
-        let team = self.team();
-        team.controller_until(&format!("runs {version:?}"), |r| {
-            let status = r.status.clone().unwrap_or_default();
-            status.upgrade.is_none() && status.promoted.is_some_and(|p| p.version == version)
-        })
-        .await;
-        team.pipeline_runs("p").await;
-        self.at_rest().await;
-        let asks = team.status(ROLLOUT).await.pause_request.is_some_and(|r| r.active);
+        self.team()
+            .controller_until(&format!("runs {version:?}"), |r| {
+                let status = r.status.clone().unwrap_or_default();
+                status.upgrade.is_none() && status.promoted.is_some_and(|p| p.version == version)
+            })
+            .await;
+        let asks = self.team().status(ROLLOUT).await.pause_request.is_some_and(|r| r.active);
         assert!(!asks, "a pause is still asked for");
+        self.ends(flips).await;
+    }
+
+    /// The end of those that are told of any requester.
+    async fn ends_as(&self, requester: &Requester, n: usize, flips: usize) {
+        requester.until(&format!("has {n}"), |v| v.under_way.is_none() && v.has == Some(n)).await;
+        assert!(!requester.view().await.asks(), "a pause is still asked for");
+        self.ends(flips).await;
+    }
+
+    async fn ends(&self, flips: usize) {
+        self.team().pipeline_runs("p").await;
+        self.at_rest().await;
         assert_eq!(self.recorder.flips("p-0").len(), flips, "{}", self.recorder.history("p-0"));
     }
 }
@@ -105,7 +115,7 @@ fn seconds(from: &Change, to: &Change) -> f64 {
 }
 
 /// The times of one upgrade; returns what the operator added to the pause.
-fn account(all: &[Change], after: u64, version: &str) -> f64 {
+fn account(by: By, all: &[Change], after: u64, version: &str) -> f64 {
     let pipeline = |c: &Change| c.kind == "Pipeline" && c.name() == "p-0";
     let wants = |c: &Change| c.text("/spec/lifecycle/desiredPhase") == "Paused";
     let asked = first(all, after, "the pipeline is to pause", |c| pipeline(c) && wants(c));
@@ -121,28 +131,19 @@ fn account(all: &[Change], after: u64, version: &str) -> f64 {
     };
     let last_pod = all.iter().filter(of_vertices).rfind(|c| c.deleted && c.at < resumed.at).expect("its pods go");
     let settled = if last_pod.seen > says.seen { last_pod } else { says };
-    let production = |c: &Change| c.kind == "Deployment" && c.name() == ROLLOUT;
-    let changed = first(all, asked.at, "the Deployment has the new image", |c| {
-        production(c) && c.text("/spec/template/spec/containers/0/image").ends_with(version)
-    });
-    let before = all.iter().rfind(|c| c.kind == "Lease" && c.name() == LEASE && c.at < changed.at).expect("a lease");
-    let holder = before.text("/spec/holderIdentity");
-    let leads = first(all, changed.at, "the new pod leads", |c| {
-        let now = c.text("/spec/holderIdentity");
-        c.kind == "Lease" && c.name() == LEASE && !now.is_empty() && now != holder
-    });
+    let (changed, works) = handed_over(by, all, asked.at, version);
     let runs = first(all, resumed.at, "the pipeline runs", |c| {
         pipeline(c)
             && c.text("/status/phase") == "Running"
             && c.object["status"]["observedGeneration"] == c.object["metadata"]["generation"]
             && c.object["metadata"]["annotations"][PTS].is_null()
     });
-    let (pause, numaflow, pod) = (seconds(asked, resumed), seconds(asked, settled), seconds(changed, leads));
-    let (first_half, second_half) = (seconds(settled, changed), seconds(leads, resumed));
+    let (pause, numaflow, pod) = (seconds(asked, resumed), seconds(asked, settled), seconds(changed, works));
+    let (first_half, second_half) = (seconds(settled, changed), seconds(works, resumed));
     println!(
-        "upgrade to {version}: paused for {pause:.3} s; of it Numaflow {numaflow:.3} s (says so after {:.3} s, the last \
-         pod went after {:.3} s), settled to Deployment {first_half:.3} s, new pod until it leads {pod:.3} s, leads to \
-         resumed {second_half:.3} s; added by the operator {:.3} s; runs {:.3} s after that",
+        "{by} {version}: paused for {pause:.3} s; of it Numaflow {numaflow:.3} s (says so after {:.3} s, the last pod went \
+         after {:.3} s), settled to changed {first_half:.3} s, changed to at work {pod:.3} s, at work to resumed \
+         {second_half:.3} s; added by the operator {:.3} s; runs {:.3} s after that",
         seconds(asked, says),
         seconds(asked, last_pod),
         first_half + second_half,
@@ -152,32 +153,28 @@ fn account(all: &[Change], after: u64, version: &str) -> f64 {
 }
 
 /// Holds where no other story is told at the same time, and is left to such a run.
-#[tokio::test(flavor = "multi_thread")]
-async fn undisturbed_a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_half_a_second() {
-    let stage = Stage::bare("m4-ok").await;
+async fn undisturbed_a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_half_a_second(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "m4-ok", &[("p", json!({}))]).await;
     let team = stage.team();
-    let _operator = stage.scene.operator().await;
-    stage.with_one_pipeline().await;
     let changes = Changes::watch(team, &OF_PIPELINES).await;
     let pace = Pace::watch(team);
     let mut added = Vec::new();
-    for version in ["1.8.1", "1.8.2", "1.8.0"] {
+    for n in [1, 2, 0] {
         let after = changes.all().last().map(|c| c.at).unwrap_or_default();
         let began = Instant::now();
-        team.set_version(ROLLOUT, version).await;
-        team.deployed(ROLLOUT, version).await;
+        requester.change(n).await;
+        let drain = requester.done(n).await;
         let deployed = began.elapsed();
         team.pipeline_runs("p").await;
-        added.push(account(&changes.all(), after, version));
+        added.push(account(by, &changes.all(), after, by.version(n)));
         println!(
             "  deployed after {:.1} s, pipeline runs after {:.1} s",
             deployed.as_secs_f32(),
             began.elapsed().as_secs_f32()
         );
-        let drain = team.status(ROLLOUT).await.last_drain.expect("a drain is on record");
         assert_eq!(drain.drained, ["p-0"], "{drain:?}");
     }
-    stage.ends_with("1.8.0", 6).await;
+    stage.ends_as(&requester, 0, 6).await;
     let mut sorted = added.clone();
     sorted.sort_by(f64::total_cmp);
     let (median, write) = (sorted[sorted.len() / 2], pace.median());
@@ -248,20 +245,15 @@ async fn a_version_whose_deployment_has_another_name_pauses_for_no_longer_than_a
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipeline_that_nothing_manages_is_left_alone_and_holds_nothing_up() {
-    let stage = Stage::bare("m4-plain").await;
-    let team = stage.team();
-    let _operator = stage.scene.operator().await;
-    stage.with_one_pipeline().await;
-    pipelines::running(team, "plain", json!({})).await;
+async fn a_pipeline_that_nothing_manages_is_left_alone_and_holds_nothing_up(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "m4-plain", &[("p", json!({}))]).await;
+    pipelines::running_on(stage.team(), "plain", &requester.service_name().await).await;
     let began = Instant::now();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.deployed(ROLLOUT, "1.8.1").await;
+    requester.change(1).await;
+    let drain = requester.done(1).await;
     println!("with a plain pipeline: deployed after {:.1} s", began.elapsed().as_secs_f32());
-    stage.ends_with("1.8.1", 2).await;
+    stage.ends_as(&requester, 1, 2).await;
     assert!(stage.recorder.flips("plain").is_empty(), "{}", stage.recorder.history("plain"));
-    let drain = team.status(ROLLOUT).await.last_drain.expect("a drain is on record");
     assert_eq!((drain.drained, drain.unmanaged), (vec!["p-0".to_owned()], vec!["plain".to_owned()]));
 }
 
@@ -294,26 +286,24 @@ async fn a_new_pod_that_is_never_ready_beside_the_old_one_pauses_nothing() {
     stage.ends_with("1.8.0", 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_pod_that_is_never_ready_in_production_is_taken_back_and_pipelines_run() {
-    let stage = Stage::bare("m4-back").await;
-    let team = stage.team();
-    let broken = controller("1.8.1").not_isolated().controller(|w| w.behaviour("never-ready"));
-    stage.scene.define(&[controller("1.8.0"), broken]).await;
-    let _operator = stage.scene.operator().await;
-    stage.with_one_pipeline().await;
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, patient(3)).await;
-    let changes = Changes::watch(team, &OF_PIPELINES).await;
+async fn a_new_pod_that_is_never_ready_in_production_is_taken_back_and_pipelines_run(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "m4-back", &[("p", json!({}))]).await;
+    let before = requester.production().await;
+    requester.set_deadline(3).await;
+    let changes = Changes::watch(stage.team(), &OF_PIPELINES).await;
     let began = Instant::now();
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.failed(ROLLOUT, &["was not healthy within 3s"]).await;
+    requester.change(BAD).await;
+    // What comes back is well, which is more than the change was.
+    requester.reaches(BAD, "Confirm").await;
+    requester.mend().await;
+    let view = requester.failed(&["was not healthy within 3s"]).await;
     let failed = began.elapsed();
-    stage.ends_with("1.8.0", 2).await;
+    stage.ends_as(&requester, 0, 2).await;
     let runs = began.elapsed();
     let all = changes.all();
-    let stages: Vec<(&str, f64)> = ["Drain", "CutOver", "Confirm", "RollBack"]
+    let stages: Vec<(&str, f64)> = ["Drain", by.applying(), "Confirm", "RollBack"]
         .into_iter()
-        .map(|stage| (stage, first(&all, 0, stage, |c| c.stage() == stage)))
+        .map(|stage| (stage, first(&all, 0, stage, |c| c.kind == by.kind() && c.stage() == stage)))
         .map(|(stage, change)| (stage, change.seen.duration_since(all[0].seen).as_secs_f64()))
         .collect();
     println!(
@@ -321,9 +311,8 @@ async fn a_new_pod_that_is_never_ready_in_production_is_taken_back_and_pipelines
         failed.as_secs_f32(),
         runs.as_secs_f32(),
     );
-    let image = format!("{:?}", team.get::<Deployment>(ROLLOUT).await.spec);
-    assert!(image.contains("numaflow:v1.8.0"), "{image}");
-    let drain = team.status(ROLLOUT).await.last_drain.expect("a drain is on record");
+    assert_eq!(requester.production().await.0, before.0, "nothing was made anew");
+    let drain = view.last_drain.expect("a drain is on record");
     assert_eq!(drain.drained, ["p-0"], "{drain:?}");
 }
 
@@ -352,20 +341,17 @@ async fn a_version_that_is_defined_late_and_broken_and_given_up_by_its_user_paus
     stage.ends_with("1.8.0", 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_program_ends_in_mid_drain_when_asked_to_and_the_next_one_goes_on_with_the_same_clock() {
-    let stage = Stage::bare("m4-term").await;
+async fn the_program_ends_in_mid_drain_when_asked_to_and_the_next_one_goes_on_with_the_same_clock(by: By) {
+    let stage = Stage::bare(&format!("m4-term-{by}")).await;
     let team = stage.team();
     let program = Program::start(&stage.scene, &Faults::default()).await;
-    stage.furnish().await;
-    team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": spec_of("1.8.0")})).await;
-    team.pipeline("p", json!({"drains-after": "12s"})).await;
-    team.pipeline_runs("p").await;
+    let requester = stage.furnish_for(by).await;
+    stage.with(&[("p", json!({"drains-after": "12s"}))]).await;
     let began = Instant::now();
-    team.set_version(ROLLOUT, "1.8.1").await;
+    requester.change(1).await;
     let pausing = team.pipeline_until("p", "pauses", |s| s.pause.as_ref().is_some_and(|p| p.state == "Pausing")).await;
     pipelines::until(team, "Pipeline", "p-0", "pausing", |p| pipelines::phase(p) == "Pausing").await;
-    let request = team.status(ROLLOUT).await.pause_request.expect("a request");
+    let request = requester.view().await.pause_request.expect("a request");
     assert!(request.active);
     let (status, took) = program.terminate().await;
     println!("SIGTERM in mid-drain: ended with {status} after {:.2} s", took.as_secs_f32());
@@ -377,10 +363,16 @@ async fn the_program_ends_in_mid_drain_when_asked_to_and_the_next_one_goes_on_wi
         team.pipeline_until("p", "is paused", |s| s.pause.as_ref().is_some_and(|p| p.state == "Paused")).await;
     let since = |s: &numaplane::api::PipelineRolloutStatus| s.pause.as_ref().and_then(|p| p.since.clone());
     assert_eq!(since(&settled), since(&pausing));
-    team.deployed(ROLLOUT, "1.8.1").await;
+    let drain = requester.done(1).await;
     println!("  the next one has it deployed {:.1} s after the change", began.elapsed().as_secs_f32());
-    stage.ends_with("1.8.1", 2).await;
-    let drain = team.status(ROLLOUT).await.last_drain.expect("a drain is on record");
+    stage.ends_as(&requester, 1, 2).await;
     assert_eq!((drain.since, drain.drained), (request.since, vec!["p-0".to_owned()]));
     next.kill();
+}
+
+told_for_both! {
+    undisturbed_a_good_upgrade_costs_a_pipeline_what_numaflow_and_the_new_pod_take_and_half_a_second as undisturbed_a_good_change_costs_a_pipeline_what_numaflow_and_the_new_pods_take_and_half_a_second,
+    a_pipeline_that_nothing_manages_is_left_alone_and_holds_nothing_up,
+    a_new_pod_that_is_never_ready_in_production_is_taken_back_and_pipelines_run,
+    the_program_ends_in_mid_drain_when_asked_to_and_the_next_one_goes_on_with_the_same_clock,
 }

@@ -365,7 +365,8 @@ async fn b10_somebody_else_who_edits_pipelines_between_two_writes_of_a_resume_ch
 }
 
 async fn another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused(by: By) {
-    let (stage, requester, _operator) = Stage::asked(by, "superseded", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(by, "superseded", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
     requester.change(1).await;
     requester.draining(1, &["stuck-0"]).await;
@@ -391,7 +392,8 @@ async fn another_version_in_mid_drain_and_then_the_old_one_leave_nothing_paused(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_that_is_held_in_mid_drain_lets_pipelines_run_and_asks_anew_when_it_is_let_go() {
-    let (stage, requester, _operator) = Stage::asked(By::Controller, "held", &[("good", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(By::Controller, "held", &[("good", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
     requester.change(1).await;
     let first = requester.draining(1, &["stuck-0"]).await.pause_request.unwrap().since;
@@ -421,7 +423,8 @@ async fn a_rollout_that_is_held_in_mid_drain_lets_pipelines_run_and_asks_anew_wh
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_that_is_made_anew_in_mid_drain_is_paused_as_well_and_runs_when_all_do() {
-    let (stage, requester, _operator) = Stage::asked(By::Controller, "anew", &[("a", json!({})), ("stuck", never_pauses())]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(By::Controller, "anew", &[("a", json!({})), ("stuck", never_pauses())]).await;
     let team = stage.team();
     pipelines::service(team, "other", "").await;
     requester.change(1).await;

@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 use crate::{
     pipelines::said,
     support::{
-        Team, audit,
-        drains::ROLLOUT,
-        eventually, numaflow,
+        Team, audit, eventually, numaflow,
         pauses::State,
         pipelines::{NoPods, PTS, edit, pods, poke, turn, until, vertices},
+        requesters::{By, told_for_both},
         rollouts::{Stage, pipeline_spec},
         stays,
     },
@@ -204,12 +203,9 @@ async fn a12_a_change_of_a_pipeline_that_was_never_to_run_ends_and_no_pod_ever_r
     assert_eq!(stage.recorder.flips("my-paused-0").len(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_all_the_same() {
-    let (stage, _operator) = Stage::at_work("pl-unread").await;
+async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_all_the_same(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "pl-unread", &[("my", json!({"drains-after": "6s"}))]).await;
     let team = stage.team();
-    team.pipeline("my", json!({"drains-after": "6s"})).await;
-    team.pipeline_runs("my").await;
     // What the server can refuse, it refuses.
     let bad = json!({"spec": {"strategy": {"ppnd": {"drainTimeout": "soon"}}}});
     let refused = team.pipelines().patch("my", &Default::default(), &kube::api::Patch::Merge(bad)).await;
@@ -217,7 +213,7 @@ async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_
     println!("{words}");
     assert!(words.contains("spec.strategy.ppnd.drainTimeout") && words.contains("must be a duration"), "{words}");
 
-    team.set_version("numaflow-controller", "1.8.1").await;
+    requester.change(1).await;
     team.pipeline_until("my", "pauses", |s| s.pause.as_ref().is_some_and(|p| p.state == "Pausing")).await;
     team.edit::<PipelineRollout>("my", json!({"spec": {"pipeline": {"spec": {"lifecycle": {"desiredPhase": 7}}}}}))
         .await;
@@ -225,7 +221,7 @@ async fn a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_
         .pipeline_says("my", &["spec.pipeline.spec.lifecycle.desiredPhase", "7 is not a phase", "Paused or Running"])
         .await;
     println!("{}: {}", status.phase.as_str(), status.message);
-    team.deployed("numaflow-controller", "1.8.1").await;
+    requester.deployed(1).await;
     let status = team.pipeline_until("my", "resumed", |s| s.pause.is_none()).await;
     assert_eq!(status.phase.as_str(), "Failed");
     assert_eq!(said(&status, "Stalled").0, "True");
@@ -270,15 +266,12 @@ async fn a10_a_phase_from_before_the_last_change_counts_for_nothing() {
     assert_eq!(stage.recorder.flips("my-0").len(), 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
-    let (stage, _operator) = Stage::at_work("pl-mended").await;
+async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one(by: By) {
+    let slow = json!({"never-pauses": "true"});
+    let (stage, requester, _operator) = Stage::asked(by, "pl-mended", &[("my", json!({})), ("slow", slow)]).await;
     let team = stage.team();
     let edges = |to: &str| json!({"edges": [{"from": "in", "to": "cat"}, {"from": "cat", "to": to}]});
     let says = |wanted: &'static str| move |p: &DynamicObject| p.data["status"]["phase"] == wanted;
-    team.pipeline("my", json!({})).await;
-    team.pipeline("slow", json!({"never-pauses": "true"})).await;
-    stage.all_run(&["my", "slow"]).await;
     team.edit_pipeline("my", phase(Some("Paused"))).await;
     team.pipeline_rests("my").await;
     team.edit_pipeline("my", edges("nowhere")).await;
@@ -289,14 +282,14 @@ async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
     stage.all_run(&["my"]).await;
 
     // The same while it is paused for an upgrade.
-    team.set_version(ROLLOUT, "1.8.1").await;
-    team.draining("1.8.1", &["slow-0"]).await;
+    requester.change(1).await;
+    requester.draining(1, &["slow-0"]).await;
     team.edit_pipeline("my", edges("nowhere")).await;
     until(team, "Pipeline", "my-0", "failed", says("Failed")).await;
     team.edit_pipeline("my", edges("out")).await;
     until(team, "Pipeline", "my-0", "paused", says("Paused")).await;
-    team.force("go on").await;
-    team.deployed(ROLLOUT, "1.8.1").await;
+    requester.force("go on").await;
+    requester.deployed(1).await;
     stage.all_run(&["my", "slow"]).await;
     stage.at_rest().await;
 }
@@ -324,4 +317,9 @@ async fn a_paused_pipeline_whose_time_stamp_somebody_took_is_left_in_peace_and_t
     team.edit_pipeline("my", phase(None)).await;
     stage.all_run(&["my"]).await;
     stage.at_rest_after_a_wedge().await;
+}
+
+told_for_both! {
+    a_spec_that_cannot_be_read_is_named_and_its_paused_pipeline_is_resumed_all_the_same,
+    a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one,
 }

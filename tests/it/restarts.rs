@@ -9,23 +9,23 @@ use std::{
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use numaplane::api::NumaflowControllerRollout;
 use serde_json::json;
 
 use crate::{
     crash::{Operator, Teller},
     support::{
         changes::{Change, Changes, OF_PIPELINES, first},
+        drains::ROLLOUT,
         faults::{Faults, Write},
-        leases::LEASE,
         pipelines::controller,
+        production::handed_over,
+        requesters::{By, Requester, told_for_both},
         rollouts::Stage,
     },
 };
 
 /// Namespaces in which stories are told at the same time.
 const AT_ONCE: usize = 5;
-const ROLLOUT: &str = "numaflow-controller";
 /// Time for draining where pipelines never drain.
 const TIMEOUT: Duration = Duration::from_secs(6);
 /// Most that may pass beyond that until the next operator has seen it: less than the time-out, after which it would have begun
@@ -35,7 +35,7 @@ const SLACK: Duration = Duration::from_secs(5);
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Story {
-    /// Another version of the controller of two pipelines.
+    /// Another version of the controller, or of the ISB service, of two pipelines.
     Upgrade,
     /// Another image for one of two pipelines.
     Own,
@@ -43,27 +43,28 @@ enum Story {
     Late,
 }
 
-/// Two pipelines and a controller, in which one story is told after the other.
+/// Two pipelines and one that asks for pauses, of which one story is told after the other.
 struct Place {
     stage: Stage,
+    requester: Requester,
     changes: Changes,
     /// Stories told so far.
     told: usize,
 }
 
 impl Place {
-    async fn new(story: Story, number: usize) -> Self {
-        let stage = Stage::bare(&format!("restart-{story:?}-{number}").to_lowercase()).await;
+    async fn new(by: By, story: Story, number: usize) -> Self {
+        let stage = Stage::bare(&format!("restart-{story:?}-{number}-{by}").to_lowercase()).await;
         let team = stage.team();
         // What proves itself first pauses nobody then.
         let versions = ["1.8.0", "1.8.1"].map(|version| controller(version).not_isolated());
         stage.scene.define(&versions).await;
         let operator = Operator::start(Teller::Tasks, &stage.scene, &Faults::default()).await;
-        stage.furnish().await;
+        let requester = stage.furnish_for(by).await;
         let ppnd = json!({"drainTimeout": format!("{}s", TIMEOUT.as_secs()), "onDrainTimeout": "Proceed"});
         if story == Story::Late {
-            team.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"strategy": {"ppnd": ppnd}}})).await;
-            team.deployed(ROLLOUT, "1.8.0").await;
+            requester.set_ppnd(ppnd).await;
+            requester.deployed(0).await;
         }
         let knobs = if story == Story::Late { json!({"pending": "7"}) } else { json!({}) };
         team.pipeline("a", knobs).await;
@@ -72,7 +73,7 @@ impl Place {
         team.pipeline_runs("b").await;
         operator.stop().await;
         let changes = Changes::watch(team, &OF_PIPELINES).await;
-        Self { stage, changes, told: 0 }
+        Self { stage, requester, changes, told: 0 }
     }
 
     /// Tells the story with an operator that dies after write number `crash`; returns how many writes the first one made.
@@ -84,7 +85,7 @@ impl Place {
         }
         let first = Operator::start(teller, &self.stage.scene, &faults).await;
         let told = self.told;
-        let mut happens = std::pin::pin!(story.happens(&self.stage, told));
+        let mut happens = std::pin::pin!(story.happens(&self.stage, &self.requester, told));
         let next = tokio::select! {
             () = faults.crashed() => {
                 first.kill().await;
@@ -98,20 +99,20 @@ impl Place {
         self.stage.at_rest().await;
         self.stage.team().one_child(ROLLOUT).await;
         next.stop().await;
-        story.holds(&self.changes.all(), after, crash);
+        story.holds(&self.requester, &self.changes.all(), after, crash).await;
         faults.writes().len()
     }
 }
 
 impl Story {
     /// What the user does, and waits for.
-    async fn happens(self, stage: &Stage, told: usize) {
+    async fn happens(self, stage: &Stage, requester: &Requester, told: usize) {
         let team = stage.team();
         match self {
             Self::Upgrade | Self::Late => {
-                let version = if told.is_multiple_of(2) { "1.8.1" } else { "1.8.0" };
-                team.set_version(ROLLOUT, version).await;
-                team.deployed(ROLLOUT, version).await;
+                let n = usize::from(told.is_multiple_of(2));
+                requester.change(n).await;
+                requester.deployed(n).await;
             }
             Self::Own => {
                 let image = format!("cat:{}", told + 2);
@@ -126,7 +127,9 @@ impl Story {
     }
 
     /// Each paused pipeline was paused once, on one clock, and not asked to run before its time.
-    fn holds(self, all: &[Change], after: u64, crash: Option<usize>) {
+    async fn holds(self, requester: &Requester, all: &[Change], after: u64, crash: Option<usize>) {
+        let by = requester.by;
+        let version = requester.view().await.wanted.map(|n| by.version(n)).unwrap_or_default();
         let all: Vec<Change> = all.iter().filter(|c| c.at > after).cloned().collect();
         let paused: &[&str] = if self == Self::Own { &["a"] } else { &["a", "b"] };
         for name in ["a", "b"] {
@@ -145,10 +148,10 @@ impl Story {
             }
             let asked = first(&all, after, "it is to pause", |c| of_it(c) && wants_pause(c)).at;
             let resumed = first(&all, asked, "it is to run", |c| of_it(c) && !wants_pause(c)).at;
-            let may_run = if self == Self::Own { changed(&all) } else { handed_over(&all, asked) };
+            let may_run = if self == Self::Own { changed(&all) } else { may_run(by, &all, asked, version) };
             assert!(may_run < resumed, "after write {crash:?}, {child} runs at {resumed}, and may at {may_run}");
         }
-        let asks = |c: &Change| c.kind == "NumaflowControllerRollout" && asks(c);
+        let asks = |c: &Change| c.kind == by.kind() && asks(c);
         let since = texts(&all, asks, "/status/pauseRequest/since");
         assert_eq!(since.len(), usize::from(self != Self::Own), "after write {crash:?}, asked since {since:?}");
         let cut = texts(&all, asks, "/status/pauseRequest/cutAt");
@@ -180,19 +183,11 @@ fn changed(all: &[Change]) -> u64 {
     pipelines.iter().find(|c| image(c) == last).map_or(0, |c| c.at)
 }
 
-/// When the controller had changed, another pod led and nobody asked for a pause any more.
-fn handed_over(all: &[Change], asked: u64) -> u64 {
-    let image = |c: &Change| c.text("/spec/template/spec/containers/0/image").to_owned();
-    let deployments: Vec<&Change> = all.iter().filter(|c| c.kind == "Deployment" && c.name() == ROLLOUT).collect();
-    let last = image(deployments.last().expect("it is there"));
-    let deployed = deployments.iter().find(|c| image(c) == last).map_or(0, |c| c.at);
-    let lease = |c: &&Change| c.kind == "Lease" && c.name() == LEASE;
-    let holder = |c: &Change| c.text("/spec/holderIdentity").to_owned();
-    let before = all.iter().filter(lease).rfind(|c| c.at < deployed).map(holder).unwrap_or_default();
-    let leads =
-        first(all, deployed, "another pod leads", |c| lease(&c) && !holder(c).is_empty() && holder(c) != before);
-    let ended = first(all, asked, "nobody asks", |c| c.kind == "NumaflowControllerRollout" && !asks(c));
-    leads.at.max(ended.at)
+/// When production had changed and was at work again, and nobody asked for a pause any more.
+fn may_run(by: By, all: &[Change], asked: u64, version: &str) -> u64 {
+    let (_, works) = handed_over(by, all, 0, version);
+    let ended = first(all, asked, "nobody asks", |c| c.kind == by.kind() && !asks(c));
+    works.at.max(ended.at)
 }
 
 /// The different texts at a place in objects.
@@ -202,9 +197,9 @@ fn texts(all: &[Change], of: impl Fn(&Change) -> bool, place: &str) -> Vec<Strin
 }
 
 /// Tells a story with a death at each of the points that are chosen among its writes.
-async fn walk(story: Story, teller: Teller, choose: impl Fn(usize) -> Vec<usize>) {
+async fn walk(by: By, story: Story, teller: Teller, choose: impl Fn(usize) -> Vec<usize>) {
     let began = Instant::now();
-    let mut place = Place::new(story, 0).await;
+    let mut place = Place::new(by, story, 0).await;
     let writes = place.tell(story, Teller::Tasks, None).await;
     let points = choose(writes);
     let told = began.elapsed();
@@ -215,7 +210,7 @@ async fn walk(story: Story, teller: Teller, choose: impl Fn(usize) -> Vec<usize>
         async move {
             let mut place = match place {
                 Some(place) => place,
-                None => Place::new(story, n).await,
+                None => Place::new(by, story, n).await,
             };
             for point in points {
                 place.tell(story, teller, Some(point)).await;
@@ -224,7 +219,7 @@ async fn walk(story: Story, teller: Teller, choose: impl Fn(usize) -> Vec<usize>
     });
     stream::iter(shares.collect::<Vec<_>>()).buffer_unordered(places).collect::<Vec<_>>().await;
     println!(
-        "{story:?}: {writes} writes, {teller:?} died after {points:?}; once told in {:.0} s, all in {:.0} s",
+        "{story:?} of {by}: {writes} writes, {teller:?} died after {points:?}; once told in {:.0} s, all in {:.0} s",
         told.as_secs_f32(),
         began.elapsed().as_secs_f32()
     );
@@ -235,34 +230,30 @@ fn spread(points: usize) -> impl Fn(usize) -> Vec<usize> {
     move |writes| (0..points).map(|n| 1 + n * (writes - 1) / (points - 1)).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_with_two_pipelines_survives_a_crash_after_any_write() {
-    walk(Story::Upgrade, Teller::Tasks, |writes| (1..=writes).collect()).await;
+async fn an_upgrade_with_two_pipelines_survives_a_crash_after_any_write(by: By) {
+    walk(by, Story::Upgrade, Teller::Tasks, |writes| (1..=writes).collect()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_a_pipeline_survives_a_crash_after_any_write() {
-    walk(Story::Own, Teller::Tasks, |writes| (1..=writes).collect()).await;
+    walk(By::Controller, Story::Own, Teller::Tasks, |writes| (1..=writes).collect()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_takes_too_long_is_cut_at_the_same_time_after_a_crash() {
-    walk(Story::Late, Teller::Tasks, spread(5)).await;
+async fn a_drain_that_takes_too_long_is_cut_at_the_same_time_after_a_crash(by: By) {
+    walk(by, Story::Late, Teller::Tasks, spread(5)).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_program_killed_while_pipelines_are_paused_leaves_nothing_that_the_next_one_does_not_finish() {
-    walk(Story::Upgrade, Teller::Program, spread(4)).await;
+async fn the_program_killed_while_pipelines_are_paused_leaves_nothing_that_the_next_one_does_not_finish(by: By) {
+    walk(by, Story::Upgrade, Teller::Program, spread(4)).await;
 }
 
 /// One upgrade, from its first write to its last. What the next program writes again as it is (the objects of a version, which
 /// are all put in place anew) is a reason to kill it once.
-#[tokio::test(flavor = "multi_thread")]
-async fn programs_that_are_killed_after_each_single_write_get_an_upgrade_done_all_the_same() {
+async fn programs_that_are_killed_after_each_single_write_get_an_upgrade_done_all_the_same(by: By) {
     let began = Instant::now();
-    let place = Place::new(Story::Upgrade, 8).await;
+    let place = Place::new(by, Story::Upgrade, 8).await;
     let after = place.changes.all().last().map_or(0, |c| c.at);
-    let mut happens = std::pin::pin!(Story::Upgrade.happens(&place.stage, 0));
+    let mut happens = std::pin::pin!(Story::Upgrade.happens(&place.stage, &place.requester, 0));
     let killed: Arc<Mutex<Vec<Write>>> = Arc::default();
     let last = loop {
         let (faults, known) = (Faults::default(), killed.clone());
@@ -297,15 +288,14 @@ async fn programs_that_are_killed_after_each_single_write_get_an_upgrade_done_al
     operator.stop().await;
     println!("killed {} times in {:.0} s, after {writes:?}", writes.len(), began.elapsed().as_secs_f32());
     assert!(writes.len() >= 12, "{writes:?}");
-    Story::Upgrade.holds(&place.changes.all(), after, None);
+    Story::Upgrade.holds(&place.requester, &place.changes.all(), after, None).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same_time() {
-    let place = Place::new(Story::Late, 9).await;
+async fn an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same_time(by: By) {
+    let place = Place::new(by, Story::Late, 9).await;
     let after = place.changes.all().last().map_or(0, |c| c.at);
     let mut operator = Operator::start(Teller::Tasks, &place.stage.scene, &Faults::default()).await;
-    let mut happens = std::pin::pin!(Story::Late.happens(&place.stage, 0));
+    let mut happens = std::pin::pin!(Story::Late.happens(&place.stage, &place.requester, 0));
     let mut deaths = 0;
     loop {
         tokio::select! {
@@ -321,5 +311,13 @@ async fn an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same
     assert!(deaths >= 4, "{deaths} deaths");
     place.stage.at_rest().await;
     operator.stop().await;
-    Story::Late.holds(&place.changes.all(), after, None);
+    Story::Late.holds(&place.requester, &place.changes.all(), after, None).await;
+}
+
+told_for_both! {
+    an_upgrade_with_two_pipelines_survives_a_crash_after_any_write,
+    a_drain_that_takes_too_long_is_cut_at_the_same_time_after_a_crash,
+    the_program_killed_while_pipelines_are_paused_leaves_nothing_that_the_next_one_does_not_finish,
+    programs_that_are_killed_after_each_single_write_get_an_upgrade_done_all_the_same,
+    an_operator_that_dies_every_other_second_of_a_drain_cuts_it_at_the_same_time,
 }

@@ -33,7 +33,6 @@ async fn define(stage: &Stage, more: Version) {
 
 async fn pipelines_run_again_when_the_version_they_were_drained_for_is_rolled_back(by: By) {
     let (stage, requester, _operator) = Stage::asked(by, "roll-back", &[("a", json!({})), ("b", json!({}))]).await;
-    let team = stage.team();
     requester.set_deadline(15).await;
     requester.change(BAD).await;
     requester.reaches(BAD, "Confirm").await;
@@ -181,7 +180,8 @@ async fn a_pipeline_that_cannot_be_resumed_keeps_no_other_one_paused_and_runs_wh
 /// Takes two minutes: no controller is taken for gone before it was away for one and a half.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run() {
-    let (stage, requester, _operator) = Stage::asked(By::Controller, "dead", &[("a", json!({})), ("b", json!({}))]).await;
+    let (stage, requester, _operator) =
+        Stage::asked(By::Controller, "dead", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
     kill_controller(&stage).await;
     let began = Instant::now();
@@ -208,7 +208,6 @@ async fn slow_a_good_version_follows_a_controller_that_is_dead_and_pipelines_run
 
 async fn d01_another_version_while_one_is_judged_with_pipelines_paused_ends_with_all_of_them_running(by: By) {
     let (stage, requester, _operator) = Stage::asked(by, "judged", &[("a", json!({})), ("b", json!({}))]).await;
-    let team = stage.team();
     requester.change(SLOW).await;
     requester.reaches(SLOW, "Confirm").await;
     requester.change(1).await;
@@ -245,8 +244,8 @@ async fn a_pipeline_that_its_controller_does_not_look_at_is_resumed_once_it_does
 }
 
 async fn the_time_to_drain_goes_on_while_there_is_no_operator(by: By) {
-    let (stage, requester, first) = Stage::asked(by, "time", &[("a", json!({})), ("full", json!({"pending": "7"}))]).await;
-    let team = stage.team();
+    let (stage, requester, first) =
+        Stage::asked(by, "time", &[("a", json!({})), ("full", json!({"pending": "7"}))]).await;
     requester.set_ppnd(json!({"drainTimeout": "25s"})).await;
     requester.change(1).await;
     let since = requester.draining(1, &["full-0"]).await.pause_request.unwrap().since.unwrap().0;
@@ -269,7 +268,6 @@ async fn the_time_to_drain_goes_on_while_there_is_no_operator(by: By) {
 
 async fn b10_a_rollout_that_is_deleted_while_a_version_is_judged_lets_pipelines_run_in_the_end(by: By) {
     let (stage, requester, _operator) = Stage::asked(by, "delete-late", &[("a", json!({})), ("b", json!({}))]).await;
-    let team = stage.team();
     requester.change(SLOW).await;
     requester.reaches(SLOW, "Confirm").await;
     requester.delete().await;

@@ -1,5 +1,5 @@
-//! What becomes of pipelines as the API server saw it, every change in order: in an upgrade of their controller, and when one
-//! of them is changed itself.
+//! What becomes of pipelines as the API server saw it, every change in order: in an upgrade of their controller or of their ISB
+//! service, and when one of them is changed itself.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,11 @@ use serde_json::{Value, json};
 
 use crate::support::{
     changes::{Change, Changes, OF_PIPELINES, first},
-    leases::LEASE,
     pipelines::PTS,
+    production::handed_over,
+    requesters::{By, told_for_both},
     rollouts::Stage,
 };
-
-/// Stages from which on pipelines may be asked to pause.
-const ON: [&str; 4] = ["Drain", "CutOver", "Confirm", "RollBack"];
 
 fn is_pipeline(c: &Change, name: &str) -> bool {
     c.kind == "Pipeline" && c.name() == name
@@ -90,53 +88,42 @@ fn print(title: &str, mut lines: Vec<(u64, String)>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn pipelines_pause_after_the_version_has_proved_itself_and_run_again_after_it_leads() {
-    let stage = Stage::bare("timeline-upgrade").await;
-    let team = stage.team();
-    let _operator = stage.scene.operator().await;
-    stage.furnish().await;
-    for name in ["a", "b"] {
-        team.pipeline(name, json!({})).await;
-        team.pipeline_runs(name).await;
-    }
-    let changes = Changes::watch(team, &OF_PIPELINES).await;
+async fn pipelines_pause_after_the_version_has_proved_itself_and_run_again_after_it_leads(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "timeline", &[("a", json!({})), ("b", json!({}))]).await;
+    let changes = Changes::watch(stage.team(), &OF_PIPELINES).await;
     let after = changes.all().last().map(|c| c.at).unwrap_or_default();
-    team.set_version("numaflow-controller", "1.8.1").await;
-    team.deployed("numaflow-controller", "1.8.1").await;
-    for name in ["a", "b"] {
-        team.pipeline_runs(name).await;
-    }
+    requester.change(1).await;
+    requester.deployed(1).await;
+    stage.all_run(&["a", "b"]).await;
     stage.at_rest().await;
     let all = changes.all();
-    let rollout = |c: &Change| c.kind == "NumaflowControllerRollout";
-    let stages = ["Verify", "Drain", "CutOver", "Confirm"]
-        .map(|name| (name, first(&all, after, name, |c| rollout(c) && c.stage() == name).at));
-    let [(_, verify), (_, drain), (_, cut_over), (_, confirm)] = stages;
-    assert!(verify < drain && drain < cut_over && cut_over < confirm, "{stages:?}");
-    // A pause is asked for from Drain on, by a version that has proved itself, and by nobody else.
-    for change in all.iter().filter(|c| rollout(c)) {
-        let upgrade = &change.object["status"]["upgrade"];
-        if change.object["status"]["pauseRequest"]["active"] == true {
-            assert!(ON.contains(&change.stage()) && upgrade["verified"] == true, "at {}: {upgrade}", change.at);
-        }
+    let rollout = |c: &Change| c.kind == by.kind();
+    let names: &[&str] = match by {
+        By::Controller => &["Verify", "Drain", "CutOver", "Confirm"],
+        By::Isb => &["Drain", "Apply", "Confirm"],
+    };
+    let stages: Vec<(u64, String)> = names
+        .iter()
+        .map(|name| (first(&all, after, name, |c| rollout(c) && c.stage() == *name).at, (*name).to_owned()))
+        .collect();
+    assert!(stages.is_sorted(), "{stages:?}");
+    let at = |wanted: &str| stages.iter().find(|(_, name)| name == wanted).map_or(0, |(at, _)| *at);
+    let (drain, applying) = (at("Drain"), at(by.applying()));
+    // A pause is asked for from Drain on, by a version that has proved itself where it can, and by nobody else.
+    for change in all.iter().filter(|c| c.object["status"]["pauseRequest"]["active"] == true) {
+        let proved = by == By::Isb || change.object["status"]["upgrade"]["verified"] == true;
+        let on = ["Drain", by.applying(), "Confirm", "RollBack"].contains(&change.stage());
+        assert!(rollout(change) && on && proved, "at {}: {}", change.at, change.object["status"]);
     }
     let ended =
         first(&all, drain, "the request ends", |c| rollout(c) && c.object["status"]["pauseRequest"]["active"] != true);
-    let deployment = first(&all, after, "production changes", |c| {
-        c.kind == "Deployment" && c.is_production("numaflow-controller") && c.object["metadata"]["generation"] == 2
-    });
-    let holder = |c: &Change| c.text("/spec/holderIdentity").to_owned();
-    let lease = |c: &Change| c.kind == "Lease" && c.name() == LEASE;
-    let before = all.iter().rfind(|c| lease(c) && c.at < deployment.at).map(holder).expect("somebody leads");
-    let leads =
-        first(&all, deployment.at, "the new pod leads", |c| lease(c) && !holder(c).is_empty() && holder(c) != before);
-    let mut lines: Vec<(u64, String)> = stages.iter().map(|(name, at)| (*at, (*name).to_owned())).collect();
+    let (changed, works) = handed_over(by, &all, after, by.version(1));
+    let mut lines = stages;
     for name in ["a-0", "b-0"] {
         let pause = pause(&all, after, name);
         assert!(drain < pause.asked, "{name} is paused before Drain");
-        assert!(pause.settled < cut_over && cut_over < deployment.at, "{name} is settled at {}", pause.settled);
-        assert!(leads.at < ended.at && ended.at < pause.resumed, "{name} is resumed at {}", pause.resumed);
+        assert!(pause.settled < applying && applying < changed.at, "{name} is settled at {}", pause.settled);
+        assert!(works.at < ended.at && ended.at < pause.resumed, "{name} is resumed at {}", pause.resumed);
         untouched(&all, name, after + 1, u64::MAX);
         lines.extend([
             (pause.asked, format!("{name} is asked to pause")),
@@ -146,8 +133,8 @@ async fn pipelines_pause_after_the_version_has_proved_itself_and_run_again_after
         ]);
     }
     lines.extend([
-        (deployment.at, "production changes".to_owned()),
-        (leads.at, "the new pod leads".to_owned()),
+        (changed.at, "production changes".to_owned()),
+        (works.at, "what it is now is at work".to_owned()),
         (ended.at, "the request ends".to_owned()),
     ]);
     print("an upgrade", lines);
@@ -197,4 +184,8 @@ async fn a_change_of_a_pipeline_reaches_it_and_its_vertices_only_while_it_is_pau
             (pause.runs, "runs".to_owned()),
         ],
     );
+}
+
+told_for_both! {
+    pipelines_pause_after_the_version_has_proved_itself_and_run_again_after_it_leads as pipelines_pause_before_their_isb_service_changes_and_run_again_after_it_is_rolled,
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Team, audit, eventually, numaflow,
     pipelines::{NoPods, PTS, desired, edit, phase, pods, poke, turn, until, vertices, want},
+    requesters::{By, told_for_both},
     rollouts::{Stage, pipeline_spec},
 };
 
@@ -229,14 +230,12 @@ async fn trap06_a_vertex_added_while_paused_that_nobody_scales_gets_its_pods_on_
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused() {
-    let (stage, _operator) = Stage::at_work("trap07").await;
-    let team = stage.team();
+async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused(by: By) {
     // Numaflow's own next try may be a quarter of an hour away: here, there is none.
-    team.pipeline("my", json!({"drains-after": "8s", "no-retries": "true"})).await;
-    team.pipeline_runs("my").await;
-    team.set_version("numaflow-controller", "1.8.1").await;
+    let knobs = json!({"drains-after": "8s", "no-retries": "true"});
+    let (stage, requester, _operator) = Stage::asked(by, "trap07", &[("my", knobs)]).await;
+    let team = stage.team();
+    requester.change(1).await;
     until(team, "Pipeline", "my-0", "pauses", |p| phase(p) == "Pausing").await;
     turn(team, "Pipeline", "my-0", "fails", json!("no quota for it")).await;
     until(team, "Pipeline", "my-0", "failed", |p| phase(p) == "Failed").await;
@@ -245,7 +244,7 @@ async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused() {
     assert_eq!(pause_state(&status), "Pausing");
     let answers: Vec<_> = status.pause_requests.iter().map(|a| (a.answer.as_str(), a.why.as_str())).collect();
     assert_eq!(answers, [("Pausing", "no quota for it")]);
-    assert_eq!(team.status("numaflow-controller").await.promoted.unwrap().version, "1.8.0");
+    assert_eq!(requester.view().await.has, Some(0));
     // Right after a poke the next one is some time away, in which its cause goes.
     let before = poked(&numaflow::api(team, "Pipeline").get("my-0").await.unwrap());
     until(team, "Pipeline", "my-0", "poked", |p| poked(p) != before).await;
@@ -258,7 +257,7 @@ async fn trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused() {
         .map(audit::Request::describe)
         .collect();
     assert_eq!(wakes, ["patch pipelines/my-0: 200"], "the operator's poke, and nothing else, wakes Numaflow");
-    team.deployed("numaflow-controller", "1.8.1").await;
+    requester.deployed(1).await;
     team.pipeline_runs("my").await;
     let status = team.pipeline_status("my").await;
     assert_eq!(status.last_pause.unwrap().drained, Some(true));
@@ -333,4 +332,8 @@ async fn trap15_the_time_at_which_a_pause_began_may_be_in_any_zone() {
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("my-0").len(), 2);
     assert_eq!(numaflow::api(team, "Pipeline").list(&Default::default()).await.unwrap().items.len(), 1);
+}
+
+told_for_both! {
+    trap07_a_pipeline_that_fails_on_its_way_into_a_pause_is_not_paused,
 }

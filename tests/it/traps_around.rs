@@ -24,6 +24,8 @@ use crate::{
         mono_vertices, numaflow,
         pauses::State,
         pipelines::{controller, healthy, phase, pods, poke, turn, until},
+        production,
+        requesters::{By, told_for_both},
         rollouts::{Stage, versions},
         stays, version,
         wait::within,
@@ -152,12 +154,7 @@ async fn rolled(team: &Team, image: &'static str) -> (Arc<Mutex<Option<Timestamp
     let watch = Invariant::watch("a StatefulSet", team.api::<StatefulSet>(), move |sets| {
         for set in sets.values() {
             let set = serde_json::to_value(set).unwrap();
-            let (spec, status) = (&set["spec"], &set["status"]);
-            let done = spec["template"]["spec"]["containers"][0]["image"] == image
-                && status["observedGeneration"] == set["metadata"]["generation"]
-                && status["updateRevision"] == status["currentRevision"]
-                && status["readyReplicas"] == spec["replicas"];
-            if done {
+            if production::image(&set) == image && production::is_rolled(&set) {
                 into.lock().unwrap().get_or_insert_with(Timestamp::now);
             }
         }
@@ -166,22 +163,26 @@ async fn rolled(team: &Team, image: &'static str) -> (Arc<Mutex<Option<Timestamp
     (when, watch.await)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_the_new_controller() {
-    let (stage, _operator) = Stage::at_work("trap10").await;
+async fn trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_the_new_controller(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "trap10", &[("a", json!({})), ("b", json!({}))]).await;
     let team = stage.team();
-    let new = version("1.9.0").nats(&[("2.10", "nats:2.10.30"), ("latest", "nats:latest")]);
-    let mut all = versions();
-    all.push(new);
-    stage.scene.define(&all).await;
-    turn(team, "InterStepBufferService", "default", "stale-health", json!("2s")).await;
-    for name in ["a", "b"] {
-        team.pipeline(name, json!({})).await;
-        team.pipeline_runs(name).await;
-    }
-    let (when, _watch) = rolled(team, "nats:2.10.30").await;
-    team.set_version("numaflow-controller", "1.9.0").await;
-    team.deployed("numaflow-controller", "1.9.0").await;
+    turn(team, "InterStepBufferService", &requester.service_name().await, "stale-health", json!("2s")).await;
+    let (when, _watch) = match by {
+        By::Controller => {
+            let new = version("1.9.0").nats(&[("2.10", "nats:2.10.30"), ("latest", "nats:latest")]);
+            stage.scene.define(&[versions(), vec![new]].concat()).await;
+            let rolled = rolled(team, "nats:2.10.30").await;
+            team.set_version("numaflow-controller", "1.9.0").await;
+            team.deployed("numaflow-controller", "1.9.0").await;
+            rolled
+        }
+        By::Isb => {
+            let rolled = rolled(team, production::image_of(by.version(1))).await;
+            requester.change(1).await;
+            requester.deployed(1).await;
+            rolled
+        }
+    };
     for name in ["a", "b"] {
         team.pipeline_runs(name).await;
         let states = stage.recorder.states(&format!("{name}-0"));
@@ -194,22 +195,18 @@ async fn trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_the
     stage.at_rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn trap11_a_mono_vertex_is_left_alone_and_stands_in_no_ones_way() {
-    let (stage, _operator) = Stage::at_work("trap11").await;
+async fn trap11_a_mono_vertex_is_left_alone_and_stands_in_no_ones_way(by: By) {
+    let (stage, requester, _operator) = Stage::asked(by, "trap11", &[("my", json!({}))]).await;
     let team = stage.team();
     mono_vertices::running(team, "mono", json!({"replicas": 1, "lifecycle": {"desiredPhase": "Running"}})).await;
-    team.pipeline("my", json!({})).await;
-    team.pipeline_runs("my").await;
     let before = numaflow::api(team, "MonoVertex").get("mono").await.unwrap();
-    team.set_version("numaflow-controller", "1.8.1").await;
-    team.deployed("numaflow-controller", "1.8.1").await;
+    requester.change(1).await;
+    let drain = requester.done(1).await;
     team.pipeline_runs("my").await;
     let after = numaflow::api(team, "MonoVertex").get("mono").await.unwrap();
     // Its controller has looked at it, who is another one now; nobody has asked anything of it.
     assert_eq!(after.metadata.generation, before.metadata.generation);
     assert_eq!((after.labels(), after.annotations()), (before.labels(), before.annotations()));
-    let drain = team.status("numaflow-controller").await.last_drain.unwrap();
     println!("{drain:?}");
     assert_eq!(drain.drained.len(), 1);
     stage.at_rest().await;
@@ -462,4 +459,9 @@ async fn b08_a_controller_whose_definition_says_how_many_it_is_stays_so_and_is_n
     // One for each of them, and one for the upgrade.
     assert!(writes.len() <= changes + 1, "{writes:?}");
     stage.at_rest().await;
+}
+
+told_for_both! {
+    trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_the_new_controller as trap10_pipelines_resume_only_when_the_isb_service_runs_the_image_of_its_new_version,
+    trap11_a_mono_vertex_is_left_alone_and_stands_in_no_ones_way,
 }

@@ -35,9 +35,12 @@ pub const OF_CONTROLLERS: [Kind; 7] = [
     ("apps", "v1", "Deployment", "deployments"),
 ];
 
-/// What tells how pipelines and the controller in production are.
-pub const OF_PIPELINES: [Kind; 7] = [
+/// What tells how pipelines, and the controller and the ISB services in production are.
+pub const OF_PIPELINES: [Kind; 10] = [
     ("numaplane.numaproj.io", "v1alpha1", "NumaflowControllerRollout", "numaflowcontrollerrollouts"),
+    ("numaplane.numaproj.io", "v1alpha1", "ISBServiceRollout", "isbservicerollouts"),
+    ("numaflow.numaproj.io", "v1alpha1", "InterStepBufferService", "interstepbufferservices"),
+    ("apps", "v1", "StatefulSet", "statefulsets"),
     ("numaplane.numaproj.io", "v1alpha1", "PipelineRollout", "pipelinerollouts"),
     ("numaflow.numaproj.io", "v1alpha1", "Pipeline", "pipelines"),
     ("numaflow.numaproj.io", "v1alpha1", "Vertex", "vertices"),
@@ -87,9 +90,10 @@ impl Change {
         self.label("numaplane.numaproj.io/tracking-id") == rollout
     }
 
-    /// The stage that the rollout of a controller is in.
+    /// The stage that the rollout of a controller, or of an ISB service, is in.
     pub fn stage(&self) -> &str {
-        self.text("/status/upgrade/stage")
+        let of_controller = self.text("/status/upgrade/stage");
+        if of_controller.is_empty() { self.text("/status/change/stage") } else { of_controller }
     }
 
     /// What a child renders, by its label.

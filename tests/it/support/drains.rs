@@ -1,9 +1,7 @@
-//! What stories about drains have in common: pipelines that run already, and a controller rollout that waits for them.
-
-use std::time::{Duration, Instant};
+//! What stories about drains have in common: pipelines that run already, and what is turned while they drain.
 
 use kube::api::DynamicObject;
-use numaplane::api::{DrainProgress, NumaflowControllerRollout, NumaflowControllerRolloutStatus};
+use numaplane::api::NumaflowControllerRollout;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,7 +10,6 @@ use super::{
     pauses::State,
     pipelines::{PTS, edit},
     rollouts::Stage,
-    team::condition,
 };
 
 /// The rollout of the stage.
@@ -63,57 +60,7 @@ pub fn stage_of(rollout: &NumaflowControllerRollout, version: &str) -> String {
     upgrade.filter(|u| u.version == version).map(|u| u.stage.clone()).unwrap_or_default()
 }
 
-/// The pipelines that a rollout says it waits for.
-pub fn waiting_for(status: &NumaflowControllerRolloutStatus) -> Vec<String> {
-    let drain = status.upgrade.as_ref().and_then(|u| u.drain.as_ref());
-    drain.map(|d| d.waiting_for.clone()).unwrap_or_default()
-}
-
 impl Team {
-    /// Sets how long pipelines may take to drain, and what happens then.
-    pub async fn set_ppnd(&self, ppnd: Value) {
-        self.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"spec": {"strategy": {"ppnd": ppnd}}})).await;
-    }
-
-    /// Ends the waiting of the controller rollout.
-    pub async fn force(&self, text: &str) {
-        let annotations = json!({"numaplane.numaproj.io/force": text});
-        self.edit::<NumaflowControllerRollout>(ROLLOUT, json!({"metadata": {"annotations": annotations}})).await;
-    }
-
-    /// Waits until the attempt at this version waits for these pipelines and no others.
-    pub async fn draining(&self, version: &str, names: &[&str]) -> NumaflowControllerRolloutStatus {
-        let what = format!("version {version:?} waits for {names:?}");
-        let waits = |r: &NumaflowControllerRollout| {
-            stage_of(r, version) == "Drain" && r.status.as_ref().is_some_and(|s| waiting_for(s) == names)
-        };
-        let rollout = self.controller_until(&what, waits).await;
-        rollout.status.unwrap_or_default()
-    }
-
-    /// Sees the attempt at this version through its drain; at every look it names these pipelines. Gives how long that was.
-    pub async fn drains(&self, version: &str, names: &[&str]) -> Duration {
-        self.controller_until(&format!("version {version:?} drains"), |r| stage_of(r, version) == "Drain").await;
-        let began = Instant::now();
-        self.controller_until(&format!("version {version:?} has drained"), |r| {
-            if stage_of(r, version) != "Drain" {
-                return true;
-            }
-            names_those_it_waits_for(r, names);
-            false
-        })
-        .await;
-        began.elapsed()
-    }
-
-    /// Waits until a version is deployed, and gives the record of its drain.
-    pub async fn upgraded(&self, version: &str) -> DrainProgress {
-        let status = self.deployed(ROLLOUT, version).await.status.unwrap_or_default();
-        assert!(status.pause_request.as_ref().is_none_or(|r| !r.active), "{:?}", status.pause_request);
-        assert_eq!(status.upgrade_in_progress, "");
-        status.last_drain.expect("a drain is on record")
-    }
-
     /// Turns knobs of a pipeline at its rollout and, because nothing of it is changed on its way into a pause, there as well.
     pub async fn turn_at_once(&self, name: &str, knobs: Value) {
         self.turn_knobs(name, knobs.clone()).await;
@@ -137,17 +84,5 @@ impl Team {
             }
         })
         .await
-    }
-}
-
-/// Panics unless a rollout that drains says so, and names these pipelines.
-pub fn names_those_it_waits_for(rollout: &NumaflowControllerRollout, names: &[&str]) {
-    let status = rollout.status.clone().unwrap_or_default();
-    assert_eq!((status.phase.as_str(), status.upgrade_in_progress.as_str()), ("Pending", "PipelinePauseAndDrain"));
-    let reconciling = condition(rollout, "Reconciling").map(|c| (c.status, c.message));
-    assert_eq!(reconciling, Some(("True".to_owned(), status.message.clone())));
-    for name in names {
-        assert!(status.message.contains(&format!("Pipeline/{name}")), "{name}: {}", status.message);
-        assert!(waiting_for(&status).iter().any(|n| n == name), "{name}: {:?}", status.upgrade);
     }
 }

@@ -14,6 +14,7 @@ pub mod operator;
 pub mod order;
 pub mod pauses;
 pub mod pipelines;
+pub mod production;
 pub mod program;
 pub mod requesters;
 pub mod rollouts;

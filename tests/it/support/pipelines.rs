@@ -14,16 +14,19 @@ use super::{Invariant, Team, Version, eventually, leases::LEASE, numaflow::api, 
 /// In which the controller notes when a pause began.
 pub const PTS: &str = "numaflow.numaproj.io/pause-timestamp";
 
-/// A version whose controller knows some versions of an InterStepBufferService.
+/// Versions of an InterStepBufferService that controllers know, each with its image.
+pub const IMAGES: [(&str, &str); 6] = [
+    ("2.10", "nats:2.10.29"),
+    ("2.11", "nats:2.11.8"),
+    ("2.12", "nats:2.12.1"),
+    ("2.13", "nats:2.13.0"),
+    ("2.14", "nats:2.14.0"),
+    ("latest", "nats:latest"),
+];
+
+/// A version whose controller knows these.
 pub fn controller(name: &str) -> Version {
-    version(name).nats(&[
-        ("2.10", "nats:2.10.29"),
-        ("2.11", "nats:2.11.8"),
-        ("2.12", "nats:2.12.1"),
-        ("2.13", "nats:2.13.0"),
-        ("2.14", "nats:2.14.0"),
-        ("latest", "nats:latest"),
-    ])
+    version(name).nats(&IMAGES)
 }
 
 /// A team with a controller that leads, and an InterStepBufferService that is healthy.

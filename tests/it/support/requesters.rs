@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
     Api, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind},
@@ -23,6 +23,7 @@ use super::{
     drains::ROLLOUT,
     eventually, numaflow,
     pipelines::controller,
+    production::{image, image_of},
     rollouts::{Stage, spec_of, versions},
 };
 
@@ -395,9 +396,8 @@ impl Requester {
         let (slow, bad) = (of(n == SLOW, "3s"), of(n == BAD, "true"));
         let knobs = json!({"stand-in.numaflow/pod-takes": slow, "stand-in.numaflow/never-ready": bad});
         let Some(service) = self.service().await else { return };
-        let as_now = |(knob, value): (&String, &Value)| {
-            service.annotations().get(knob).map(String::as_str) == value.as_str()
-        };
+        let as_now =
+            |(knob, value): (&String, &Value)| service.annotations().get(knob).map(String::as_str) == value.as_str();
         if !knobs.as_object().into_iter().flatten().all(as_now) {
             let patch = json!({"metadata": {"annotations": knobs}});
             super::pipelines::edit(&self.team, "InterStepBufferService", &service.name_any(), patch).await;
@@ -406,17 +406,21 @@ impl Requester {
 
     /// What is applied next gets healthy: what comes back after [`BAD`], too.
     pub async fn mend(&self) {
-        if self.by == By::Isb {
-            self.behave(0).await;
+        if self.by == By::Controller {
+            return;
         }
+        let set = format!("isbsvc-{}-js", self.service_name().await);
+        eventually("what is never healthy is there, or has been taken back", async || {
+            let set = serde_json::to_value(self.team.get::<StatefulSet>(&set).await).expect("a StatefulSet is JSON");
+            let view = self.view().await;
+            let there = image(&set) == image_of(self.by.version(BAD)) || view.stage_of(BAD) != "Confirm";
+            if there { Ok(()) } else { Err(format!("{} {view:?}", image(&set))) }
+        })
+        .await;
+        self.behave(0).await;
     }
 
     // ---- what they see ------------------------------------------------------------------------------------------
-
-    /// Its rollout, with everything.
-    pub async fn object(&self) -> Option<DynamicObject> {
-        self.objects().get_opt(&self.name).await.expect("the rollout can be read")
-    }
 
     /// The API of its kind.
     pub fn objects(&self) -> Api<DynamicObject> {
