@@ -82,21 +82,19 @@ impl Stage {
                 status.upgrade.is_none() && status.promoted.is_some_and(|p| p.version == version)
             })
             .await;
-        let asks = self.team().status(ROLLOUT).await.pause_request.is_some_and(|r| r.active);
-        assert!(!asks, "a pause is still asked for");
-        self.ends(flips).await;
+        self.ends(&Requester::of(self, By::Controller), flips).await;
     }
 
     /// The end of those that are told of any requester.
     async fn ends_as(&self, requester: &Requester, n: usize, flips: usize) {
         requester.until(&format!("has {n}"), |v| v.under_way.is_none() && v.has == Some(n)).await;
-        assert!(!requester.view().await.asks(), "a pause is still asked for");
-        self.ends(flips).await;
+        self.ends(requester, flips).await;
     }
 
-    async fn ends(&self, flips: usize) {
+    async fn ends(&self, requester: &Requester, flips: usize) {
         self.team().pipeline_runs("p").await;
         self.at_rest().await;
+        assert!(!requester.view().await.asks(), "a pause is still asked for");
         assert_eq!(self.recorder.flips("p-0").len(), flips, "{}", self.recorder.history("p-0"));
     }
 }

@@ -14,11 +14,12 @@ use crate::support::{
     Scene, Team, eventually,
     leases::LEASE,
     numaflow::{self, api},
-    pauses::{Recorder, assert_at_rest},
+    pauses::Recorder,
     pipelines::{
         PTS, condition, controller, create, desired, drained, edit, healthy, phase, pods, poke, quiet, ready, running,
         service, settled, spec, turn, until, vertices, want,
     },
+    rest::assert_at_rest,
     stays,
 };
 

@@ -6,6 +6,7 @@ pub mod control_plane;
 pub mod definitions;
 pub mod drains;
 pub mod faults;
+pub mod happened;
 pub mod leases;
 pub mod mono_rollouts;
 pub mod mono_vertices;
@@ -17,8 +18,10 @@ pub mod pipelines;
 pub mod production;
 pub mod program;
 pub mod requesters;
+pub mod rest;
 pub mod rollouts;
 pub mod scene;
+pub mod services;
 #[path = "../../stand_in/mod.rs"]
 pub mod stand_in;
 pub mod state;

@@ -8,7 +8,7 @@ use kube::{
 use serde_json::json;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{control_plane::install_crd, pauses::unrest_in, stand_in, team::Team, wait::eventually};
+use super::{control_plane::install_crd, rest::unrest_in, stand_in, team::Team, wait::eventually};
 
 const KINDS: [(&str, &str); 4] = [
     ("Pipeline", "pipelines"),

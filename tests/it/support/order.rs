@@ -9,226 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use kube::{ResourceExt, api::DynamicObject};
-use serde_json::{Value, json};
+use jiff::Timestamp;
 
-use super::pauses::State;
-
-const PIPELINE_NAME: &str = "numaflow.numaproj.io/pipeline-name";
-const PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
-const APPLIED: &str = "numaplane.numaproj.io/applied";
-
-/// After so long beyond its own deletion a pod is on a node that is gone.
-const LOST: SignedDuration = SignedDuration::from_secs(60);
-/// Stages in which a controller's rollout may ask for pauses.
-const ASKING: [&str; 4] = ["Drain", "CutOver", "Confirm", "RollBack"];
-/// How the record of a change begins that did not wait for a pause.
-const WITHOUT: &str = "applied without a pause";
-
-/// An object at one time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
-    /// Its resourceVersion.
-    pub at: u64,
-    /// When that came in here.
-    pub seen: Timestamp,
-    /// Name of the object.
-    pub name: String,
-    /// Which of that name.
-    pub uid: String,
-    /// What it was then.
-    pub what: What,
-}
-
-/// What an object was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    Pipeline(Made, State),
-    Vertex(Vertex),
-    Pod(Pod),
-    /// What is wrong with what a rollout of a controller asks for, if it asks for a pause.
-    Asks(Option<String>),
-    /// What the rollout of a pipeline has on record about changes that did not wait for a pause.
-    Record(Vec<Noted>),
-    Gone(Kind),
-}
-
-/// The kinds of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Pipeline,
-    Vertex,
-    Pod,
-    ControllerRollout,
-    PipelineRollout,
-}
-
-/// What a pipeline is made of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
-    /// The rollout that it belongs to.
-    pub parent: String,
-    /// Hash of what the operator applied last.
-    pub applied: String,
-    /// What may lose data if it changes while there are messages in the buffers.
-    pub work: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Vertex {
-    pub pipeline: String,
-    /// The phase that it is to be in.
-    pub desired: String,
-    /// Its spec, but for phase and scale.
-    pub work: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pod {
-    pub pipeline: String,
-    /// From when on it is not waited for.
-    pub until: Option<Timestamp>,
-}
-
-/// What is on record about a change that did not wait for a pause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
-    /// When the pause began that it is noted with, or the change was made.
-    since: String,
-    /// Of the change, with its hash; that of the pause, where one was under way.
-    reason: String,
-    /// Why it did not wait.
-    words: String,
-}
-
-impl Happened {
-    /// What an event tells.
-    pub fn of(kind: Kind, object: &DynamicObject) -> Self {
-        let pipeline = object.labels().get(PIPELINE_NAME).cloned().unwrap_or_default();
-        let what = match kind {
-            Kind::Pipeline => What::Pipeline(made(object), State::of(object)),
-            Kind::Vertex => What::Vertex(Vertex {
-                pipeline,
-                desired: text(&object.data, "/spec/lifecycle/desiredPhase"),
-                work: without(&object.data["spec"], &["lifecycle", "replicas", "scale"]),
-            }),
-            Kind::Pod => {
-                let over =
-                    ["Failed", "Succeeded"].contains(&object.data["status"]["phase"].as_str().unwrap_or_default());
-                let gone = object.metadata.deletion_timestamp.as_ref().map(|t| t.0 + LOST);
-                What::Pod(Pod { pipeline, until: if over { Some(Timestamp::MIN) } else { gone } })
-            }
-            Kind::ControllerRollout => What::Asks(asks(&object.data["status"])),
-            Kind::PipelineRollout => {
-                let pauses = ["pause", "lastPause"].map(|field| &object.data["status"][field]);
-                let said = pauses.map(|p| Noted {
-                    since: text(p, "/since"),
-                    reason: text(p, "/reason"),
-                    words: text(p, "/notDrained"),
-                });
-                What::Record(said.into_iter().filter(|noted| noted.words.starts_with(WITHOUT)).collect())
-            }
-        };
-        Self { what, ..Self::gone(kind, object) }
-    }
-
-    /// That an object is gone.
-    pub fn gone(kind: Kind, object: &DynamicObject) -> Self {
-        Self {
-            at: object.resource_version().and_then(|v| v.parse().ok()).unwrap_or_default(),
-            seen: Timestamp::now(),
-            name: object.name_any(),
-            uid: object.uid().unwrap_or_default(),
-            what: What::Gone(kind),
-        }
-    }
-
-    pub fn kind(&self) -> Kind {
-        match self.what {
-            What::Pipeline(..) => Kind::Pipeline,
-            What::Vertex(_) => Kind::Vertex,
-            What::Pod(_) => Kind::Pod,
-            What::Asks(_) => Kind::ControllerRollout,
-            What::Record(_) => Kind::PipelineRollout,
-            What::Gone(kind) => kind,
-        }
-    }
-}
-
-fn text(value: &Value, place: &str) -> String {
-    value.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn hash(value: &Value) -> String {
-    numaplane::api::short_hash(value.to_string().as_bytes())
-}
-
-fn without(spec: &Value, fields: &[&str]) -> String {
-    let mut spec = spec.clone();
-    strip(&mut spec, fields);
-    hash(&spec)
-}
-
-/// Takes fields away, wherever they are.
-fn strip(value: &mut Value, fields: &[&str]) {
-    match value {
-        Value::Object(all) => {
-            all.retain(|name, _| !fields.contains(&name.as_str()));
-            all.values_mut().for_each(|inner| strip(inner, fields));
-        }
-        Value::Array(all) => all.iter_mut().for_each(|inner| strip(inner, fields)),
-        _ => {}
-    }
-}
-
-fn made(pipeline: &DynamicObject) -> Made {
-    // Topology, and what vertices compute; not how many pods there are, where they run and how fast they may be. As far as any
-    // story changes it: this is no list of all fields.
-    const HARMLESS: [&str; 5] = ["scale", "replicas", "limits", "resources", "containerTemplate"];
-    let spec = &pipeline.data["spec"];
-    let sorted = |list: &str, keys: &[&str], strip: &[&str]| {
-        let mut all: Vec<(String, String)> = spec[list]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|entry| (keys.iter().map(|key| text(entry, &format!("/{key}"))).collect(), without(entry, strip)))
-            .collect();
-        all.sort();
-        all
-    };
-    let others = ["interStepBufferServiceName", "interStepBuffer", "watermark", "ordered"].map(|field| &spec[field]);
-    let work = json!([
-        sorted("vertices", &["name"], &HARMLESS),
-        sorted("edges", &["from", "to"], &[]),
-        sorted("sideInputs", &["name"], &[]),
-        others,
-        pipeline.annotations().get("numaflow.numaproj.io/instance"),
-    ]);
-    Made {
-        parent: pipeline.labels().get(PARENT).cloned().unwrap_or_default(),
-        applied: pipeline.annotations().get(APPLIED).cloned().unwrap_or_default(),
-        work: hash(&work),
-    }
-}
-
-/// What is wrong with a request for a pause: it is one of an attempt whose version has proved itself, or did not have to.
-fn asks(status: &Value) -> Option<String> {
-    let (request, upgrade) = (&status["pauseRequest"], &status["upgrade"]);
-    if request["active"] != true {
-        return None;
-    }
-    let stage = text(upgrade, "/stage");
-    let proved = upgrade["verified"] == true || !text(upgrade, "/verifySkipped").is_empty();
-    let of_it = request["attempt"] == upgrade["name"] && upgrade["name"].is_string();
-    if ASKING.contains(&stage.as_str()) && proved && of_it {
-        return None;
-    }
-    Some(format!(
-        "asks for a pause for {} in stage {stage:?} of {}, proved {}, skipped {}",
-        request["attempt"], upgrade["name"], upgrade["verified"], upgrade["verifySkipped"]
-    ))
-}
+use super::{
+    happened::{Happened, Kind, Made, Noted, Pod, Vertex, What},
+    pauses::State,
+    services::{Done, Services},
+};
 
 /// What is true of a pipeline at one time.
 #[derive(Default)]
@@ -259,6 +46,11 @@ struct Left {
 }
 
 impl Now<'_> {
+    /// Whether it is there to stay, and there is a rollout that sees to it.
+    fn managed(&self) -> bool {
+        !self.made.parent.is_empty() && self.state.is_some_and(|s| !s.deleting)
+    }
+
     fn pausing(&self) -> bool {
         self.state.is_some_and(|s| s.wants_pause() && !s.deleting) && !self.settled
     }
@@ -333,10 +125,28 @@ impl<'a> Records<'a> {
 fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
     let (mut broken, mut left) = (Vec::new(), Vec::new());
     let mut now = Now::default();
-    let mut records = Records::default();
+    let (mut records, mut services) = (Records::default(), Services::default());
     for happened in all {
         let (at, time) = (happened.at, happened.seen);
         records.take(happened);
+        let done = services.take(happened);
+        if now.managed() && !lossy {
+            let on = |service: &str| now.made.service == service;
+            match done {
+                Some(Done::Changed(service)) if on(service) && now.stood && !now.paused() => {
+                    if !services.excuse(service, name) {
+                        let left = now.left(time);
+                        broken.push(format!(
+                            "InterStepBufferService/{service} changed at {at} and Pipeline/{name} was not paused: {left}"
+                        ));
+                    }
+                }
+                Some(Done::Goes(service)) if on(service) => {
+                    broken.push(format!("InterStepBufferService/{service} was deleted at {at} before Pipeline/{name}"));
+                }
+                _ => {}
+            }
+        }
         match &happened.what {
             What::Pipeline(made, state) if happened.name == name => {
                 if now.state.is_none_or(|before| before.uid != state.uid) {
@@ -348,6 +158,17 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
                     now.base = made.clone();
                 }
                 let excused = records.excuse(&made.parent, &made.applied);
+                if now.managed() && made.service != now.made.service {
+                    let (from, to) = (&now.made.service, &made.service);
+                    broken.push(format!("Pipeline/{name} went from the ISB service {from} to {to} in place at {at}"));
+                }
+                let resumed = now.state.is_some_and(|s| s.wants_pause() && !state.wants_pause());
+                if now.managed() && resumed && services.is_changing(&made.service) {
+                    let service = &made.service;
+                    broken.push(format!(
+                        "Pipeline/{name} was resumed at {at} before InterStepBufferService/{service} was rolled"
+                    ));
+                }
                 if now.pausing() && !state.deleting && now.state.is_some_and(|s| s.spec != state.spec) && !excused {
                     broken.push(format!(
                         "Pipeline/{name}: its spec changed at {at} before its pause was settled: {}",
@@ -446,8 +267,9 @@ pub fn all_broken(all: &[&Happened], lossy: bool, by_hand: &[String]) -> Vec<Str
 /// Requests for pauses that must not be made.
 fn asked_too_early(all: &[&Happened]) -> Vec<String> {
     let wrong = all.iter().filter_map(|happened| match &happened.what {
-        What::Asks(Some(words)) => {
-            Some(format!("NumaflowControllerRollout/{} {words}, at {}", happened.name, happened.at))
+        What::Asks(asks) => {
+            let (kind, name, at) = (asks.by.kind(), &happened.name, happened.at);
+            asks.wrong.as_ref().map(|words| format!("{kind}/{name} {words}, at {at}"))
         }
         _ => None,
     });
@@ -485,7 +307,8 @@ mod tests {
                         spec: spec.to_owned(),
                         deleting: false,
                     };
-                    let made = Made { parent: "p".to_owned(), applied: spec.to_owned(), work: spec.to_owned() };
+                    let (applied, work) = (spec.to_owned(), spec.to_owned());
+                    let made = Made { parent: "p".to_owned(), applied, work, ..Made::default() };
                     ("p-0", What::Pipeline(made, state))
                 }
                 ["going"] => {
@@ -614,22 +437,5 @@ mod tests {
             all_broken(&all.iter().collect::<Vec<_>>(), false, &[]).len()
         };
         assert_eq!((next("a"), next("b")), (0, 1));
-    }
-
-    #[test]
-    fn only_an_attempt_that_has_proved_itself_asks_for_a_pause() {
-        let status = |stage: &str, verified: bool, skipped: &str, attempt: &str| {
-            let upgrade = json!({"name": "c-1", "stage": stage, "verified": verified, "verifySkipped": skipped});
-            asks(&json!({"pauseRequest": {"active": true, "attempt": attempt}, "upgrade": upgrade}))
-        };
-        for stage in ASKING {
-            assert_eq!(status(stage, true, "", "c-1"), None);
-            assert_eq!(status(stage, false, "forcePromote", "c-1"), None);
-            assert!(status(stage, false, "", "c-1").is_some());
-            assert!(status(stage, true, "", "c-0").is_some());
-        }
-        assert!(status("Verify", true, "", "c-1").is_some());
-        assert!(asks(&json!({"pauseRequest": {"active": true}})).is_some());
-        assert_eq!(asks(&json!({"pauseRequest": {"active": false}, "upgrade": {"stage": "Verify"}})), None);
     }
 }

@@ -13,9 +13,9 @@ use std::{
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
     runtime::watcher::{self, Event, watcher},
 };
@@ -23,17 +23,13 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::{
-    numaflow,
-    order::{self, Happened, Kind, What},
+    happened::{Happened, Kind, What},
+    numaflow, order, services,
     team::Team,
-    wait::{AGAIN, eventually, within},
+    wait::{AGAIN, eventually},
 };
 
 const PAUSE_TIMESTAMP: &str = "numaflow.numaproj.io/pause-timestamp";
-const PARENT: &str = "numaplane.numaproj.io/parent-rollout-name";
-
-/// Longest wait until what was paused for a while is as its rollout asks for.
-const REST: Duration = Duration::from_mins(1);
 
 /// A Pipeline as it was at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,11 +162,11 @@ pub struct Recorder {
     team: Team,
     lossy: AtomicBool,
     by_hand: Mutex<Vec<String>>,
-    tasks: [JoinHandle<()>; 5],
+    tasks: [JoinHandle<()>; 8],
 }
 
 /// The kinds that are watched, and which objects of them.
-fn watched() -> [(Kind, ApiResource, Option<&'static str>); 5] {
+fn watched() -> [(Kind, ApiResource, Option<&'static str>); 8] {
     let ours = |kind: &str, plural: &str| {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", kind), plural)
     };
@@ -182,7 +178,10 @@ fn watched() -> [(Kind, ApiResource, Option<&'static str>); 5] {
             ApiResource::erase::<Pod>(&()),
             Some("numaflow.numaproj.io/pipeline-name,app.kubernetes.io/component=vertex"),
         ),
+        (Kind::Service, numaflow::resource("InterStepBufferService"), None),
+        (Kind::Set, ApiResource::erase::<StatefulSet>(&()), Some("app.kubernetes.io/component=isbsvc")),
         (Kind::ControllerRollout, ours("NumaflowControllerRollout", "numaflowcontrollerrollouts"), None),
+        (Kind::IsbRollout, ours("ISBServiceRollout", "isbservicerollouts"), None),
         (Kind::PipelineRollout, ours("PipelineRollout", "pipelinerollouts"), None),
     ]
 }
@@ -307,6 +306,15 @@ impl Recorder {
         broken
     }
 
+    /// Pipelines that were resumed while somebody asked for their pause.
+    pub async fn resumed_while_asked(&self) -> Vec<String> {
+        self.caught_up().await;
+        let seen = lock(&self.seen);
+        let mut all: Vec<&Happened> = seen.all.iter().collect();
+        all.sort_by_key(|happened| happened.at);
+        services::resumed_while_asked(&all)
+    }
+
     /// As [`Self::rules`], but a flip out of a wedge is none that is too early.
     pub async fn rules_but_cures(&self) {
         self.panic_if(self.broken_but(true).await);
@@ -317,7 +325,11 @@ impl Recorder {
     /// - a pipeline or a vertex of it was changed between the wish to pause and the pause, which is settled once the pipeline
     ///   says so, all vertices are told to pause and no pod is left;
     /// - a change that can lose data went in without such a pause, and nothing on record says why;
-    /// - a controller's rollout asked for a pause for a version that had not proved itself.
+    /// - a controller's rollout asked for a pause for a version that had not proved itself, or that of an ISB service for none
+    ///   that was under way;
+    /// - an ISB service of a rollout was changed while a pipeline on it was not paused, and that is not on record; or a pipeline
+    ///   was resumed before the change was carried out in every replica;
+    /// - a pipeline went to another ISB service in place, or its ISB service was deleted before it.
     pub async fn rules(&self) {
         self.panic_if(self.broken().await);
     }
@@ -453,66 +465,8 @@ fn early_flips(name: &str, states: &[State], cures: bool) -> Vec<String> {
     broken
 }
 
-/// Waits until no pipeline of a rollout is asked to pause, or given a grace, that its rollout does not ask for.
-pub async fn assert_at_rest(team: &Team) {
-    within(REST, "every pipeline is at rest", async || {
-        let left = unrest_in(&team.client, Some(&team.namespace)).await?;
-        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
-    })
-    .await;
-}
-
-/// The pipelines of a namespace, or of all, that are asked to pause, or have a grace, and their rollouts do not ask for it.
-///
-/// # Errors
-/// They cannot be listed.
-pub async fn unrest_in(client: &Client, namespace: Option<&str>) -> Result<Vec<String>, String> {
-    let list = async |resource: &ApiResource| {
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
-            None => Api::all_with(client.clone(), resource),
-        };
-        match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(list.items),
-            // Where there is no such kind there is none of it.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(other) => Err(other.to_string()),
-        }
-    };
-    let gvk = GroupVersionKind::gvk("numaplane.numaproj.io", "v1alpha1", "PipelineRollout");
-    let pipelines = list(&numaflow::resource("Pipeline")).await?;
-    let rollouts = list(&ApiResource::from_gvk_with_plural(&gvk, "pipelinerollouts")).await?;
-    Ok(pipelines.iter().filter_map(|pipeline| unrest(pipeline, &rollouts)).collect())
-}
-
-/// What a pipeline has in its lifecycle that its rollout does not ask for. One without a rollout is its user's.
-fn unrest(pipeline: &DynamicObject, rollouts: &[DynamicObject]) -> Option<String> {
-    let parent = pipeline.labels().get(PARENT)?;
-    let namespace = pipeline.namespace();
-    let rollout = rollouts.iter().find(|r| r.name_any() == *parent && r.namespace() == namespace);
-    let asked = |field: &str| {
-        let lifecycle = rollout.and_then(|r| r.data.pointer("/spec/pipeline/spec/lifecycle"));
-        lifecycle.and_then(|lifecycle| lifecycle.get(field)).cloned().unwrap_or_default()
-    };
-    let has = |field: &str| pipeline.data["spec"]["lifecycle"][field].clone();
-    let (desired, grace) = (has("desiredPhase"), has("pauseGracePeriodSeconds"));
-    let runs = |value: &Value| matches!(value.as_str(), None | Some("" | "Running"));
-    let as_asked = runs(&desired) || desired == asked("desiredPhase");
-    let grace_as_asked = grace.is_null() || grace == asked("pauseGracePeriodSeconds");
-    if as_asked && grace_as_asked {
-        return None;
-    }
-    let name = pipeline.name_any();
-    let namespace = namespace.unwrap_or_default();
-    Some(format!(
-        "{namespace}: Pipeline/{name} of PipelineRollout/{parent}: desiredPhase {desired}, pauseGracePeriodSeconds {grace}"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn state(text: &str) -> State {
@@ -581,24 +535,5 @@ mod tests {
         assert_eq!(cured(&wedged.concat()), 0);
         assert_eq!(cured(&then("2/2 Paused Paused - a")), 0);
         assert_eq!(cured(&then("2/1 Paused Running pts a")), 1);
-    }
-
-    #[test]
-    fn a_pause_that_its_rollout_does_not_ask_for_is_unrest() {
-        let object = |value| serde_json::from_value::<DynamicObject>(value).unwrap();
-        let pipeline = |lifecycle| {
-            object(json!({"metadata": {"name": "p-0", "labels": {PARENT: "p"}}, "spec": {"lifecycle": lifecycle}}))
-        };
-        let rollout = |lifecycle| {
-            let spec = json!({"pipeline": {"spec": {"lifecycle": lifecycle}}});
-            [object(json!({"metadata": {"name": "p"}, "spec": spec}))]
-        };
-        let paused = json!({"desiredPhase": "Paused", "pauseGracePeriodSeconds": 30});
-        assert!(unrest(&pipeline(json!({})), &rollout(json!({}))).is_none());
-        assert!(unrest(&pipeline(json!({"desiredPhase": "Running"})), &rollout(paused.clone())).is_none());
-        assert!(unrest(&pipeline(paused.clone()), &rollout(paused.clone())).is_none());
-        assert!(unrest(&pipeline(paused.clone()), &rollout(json!({"desiredPhase": "Paused"}))).is_some());
-        assert!(unrest(&pipeline(paused.clone()), &rollout(json!({"pauseGracePeriodSeconds": 30}))).is_some());
-        assert!(unrest(&pipeline(paused), &[]).is_some());
     }
 }

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::{
     Scene, Team, Version, eventually, numaflow,
     operator::Running,
-    pauses::{Recorder, assert_at_rest},
+    pauses::Recorder,
     pipelines::{controller, service},
     requesters::{By, Requester},
+    rest::assert_at_rest,
 };
 
 /// A team whose controller was installed by a rollout, with an ISB service, and everything that happens to its pipelines on
