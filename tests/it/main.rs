@@ -32,6 +32,7 @@ mod measured;
 mod mono_vertices;
 mod mono_vertices_paused;
 mod objects;
+mod overlapping;
 mod pausing;
 mod pipelines;
 mod pipelines_gone;

@@ -442,7 +442,6 @@ async fn a_pipeline_that_is_made_anew_in_mid_drain_is_paused_as_well_and_runs_wh
 
 /// Whoever has no buffer in an ISB service has nothing to lose when that is changed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "ISB services are not changed yet"]
 async fn a_pipeline_that_goes_to_another_isb_service_in_mid_drain_runs_there_and_is_not_waited_for() {
     let (stage, requester, _operator) =
         Stage::asked(By::Isb, "leaves", &[("a", json!({})), ("stuck", never_pauses())]).await;

@@ -15,12 +15,13 @@ use super::{Invariant, Team, Version, eventually, leases::LEASE, numaflow::api, 
 pub const PTS: &str = "numaflow.numaproj.io/pause-timestamp";
 
 /// Versions of an InterStepBufferService that controllers know, each with its image.
-pub const IMAGES: [(&str, &str); 6] = [
+pub const IMAGES: [(&str, &str); 7] = [
     ("2.10", "nats:2.10.29"),
     ("2.11", "nats:2.11.8"),
     ("2.12", "nats:2.12.1"),
     ("2.13", "nats:2.13.0"),
     ("2.14", "nats:2.14.0"),
+    ("2.15", "nats:2.15.0"),
     ("latest", "nats:latest"),
 ];
 

@@ -48,7 +48,6 @@ macro_rules! told_for_both {
     (@isb $story:ident) => { $crate::support::requesters::told_for_both!(@isb $story $story); };
     (@isb $story:ident $name:ident) => {
         #[tokio::test(flavor = "multi_thread")]
-        #[ignore = "ISB services are not changed yet"]
         async fn $name() {
             super::$story(By::Isb).await;
         }
@@ -69,10 +68,12 @@ pub enum By {
 pub const SLOW: usize = 3;
 /// The change after which production is never healthy.
 pub const BAD: usize = 4;
+/// As [`SLOW`].
+pub const SLOW_TOO: usize = 5;
 /// Versions of a controller, by the number of the change.
-const CONTROLLERS: [&str; 5] = ["1.8.0", "1.8.1", "1.8.2", "1.9.0", "2.0.0"];
+const CONTROLLERS: [&str; 6] = ["1.8.0", "1.8.1", "1.8.2", "1.9.0", "2.0.0", "1.9.1"];
 /// Versions of an ISB service, by the number of the change.
-const SERVICES: [&str; 5] = ["2.10", "2.11", "2.12", "2.13", "2.14"];
+const SERVICES: [&str; 6] = ["2.10", "2.11", "2.12", "2.13", "2.14", "2.15"];
 /// The ISB service that pipelines name.
 const SERVICE: &str = "default";
 
@@ -133,6 +134,8 @@ pub struct Requester {
     team: Team,
     /// Where versions are defined.
     system: Team,
+    /// Whether all versions are defined.
+    defined: bool,
     /// Which change was asked for, by generation of the spec.
     asked: Arc<Mutex<Vec<(i64, usize)>>>,
 }
@@ -259,6 +262,14 @@ impl View {
     }
 }
 
+/// The versions of a controller, by the number of the change; those of a stage as they are to be changed.
+pub fn all_versions(change: impl Fn(Version) -> Version) -> Vec<Version> {
+    let in_production = |n: usize| controller(CONTROLLERS[n]).not_isolated();
+    let slow = [SLOW, SLOW_TOO].map(|n| in_production(n).controller(|w| w.ready_after(8)));
+    let bad = in_production(BAD).controller(|w| w.behaviour("never-ready"));
+    versions().into_iter().map(change).chain(slow).chain([bad]).collect()
+}
+
 impl Requester {
     /// The requester of a stage that pipelines have unless they say otherwise; whether it is there is another question.
     pub fn of(stage: &Stage, by: By) -> Self {
@@ -268,7 +279,13 @@ impl Requester {
     /// One of another name.
     pub fn named(stage: &Stage, by: By, name: &str) -> Self {
         let (team, system) = (stage.team().clone(), stage.scene.system.clone());
-        Self { by, name: name.to_owned(), team, system, asked: Arc::default() }
+        Self { by, name: name.to_owned(), team, system, defined: false, asked: Arc::default() }
+    }
+
+    /// One all of whose versions are defined already.
+    #[must_use]
+    pub fn defined(self) -> Self {
+        Self { defined: true, ..self }
     }
 
     /// How pipelines name it.
@@ -310,8 +327,8 @@ impl Requester {
 
     /// Asks for change number `n`.
     pub async fn change(&self, n: usize) {
-        if n >= SLOW && self.by == By::Controller {
-            self.define().await;
+        if n >= SLOW && self.by == By::Controller && !self.defined {
+            self.system.define("definitions", &config_map_value(&all_versions(|version| version))).await;
         }
         if self.by == By::Isb {
             self.behave(n).await;
@@ -382,18 +399,10 @@ impl Requester {
         }
     }
 
-    /// Defines what [`SLOW`] and [`BAD`] stand for besides the versions of the stage.
-    async fn define(&self) {
-        let slow = controller(CONTROLLERS[SLOW]).not_isolated().controller(|w| w.ready_after(8));
-        let bad = controller(CONTROLLERS[BAD]).not_isolated().controller(|w| w.behaviour("never-ready"));
-        let all: Vec<Version> = [versions(), vec![slow, bad]].concat();
-        self.system.define("definitions", &config_map_value(&all)).await;
-    }
-
     /// Has the next roll of the ISB service go as change number `n` is to go. Alone, this rolls nothing.
     async fn behave(&self, n: usize) {
         let of = |yes: bool, value: &str| if yes { json!(value) } else { Value::Null };
-        let (slow, bad) = (of(n == SLOW, "3s"), of(n == BAD, "true"));
+        let (slow, bad) = (of(n == SLOW || n == SLOW_TOO, "3s"), of(n == BAD, "true"));
         let knobs = json!({"stand-in.numaflow/pod-takes": slow, "stand-in.numaflow/never-ready": bad});
         let Some(service) = self.service().await else { return };
         let as_now =
@@ -540,14 +549,5 @@ impl Requester {
                 && words.iter().all(|w| v.message.contains(w))
         })
         .await
-    }
-
-    /// Waits until its rollout is gone.
-    pub async fn gone(&self) {
-        eventually(&format!("{} is gone", self.key()), async || match self.found().await {
-            None => Ok(()),
-            Some(view) => Err(format!("{}; {}", view.deleting(), view.message)),
-        })
-        .await;
     }
 }
