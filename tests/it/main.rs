@@ -31,6 +31,7 @@ mod many;
 mod measured;
 mod mono_vertices;
 mod mono_vertices_paused;
+mod namespaces_many;
 mod objects;
 mod overlapping;
 mod pausing;
