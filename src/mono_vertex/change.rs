@@ -112,7 +112,8 @@ impl Turn<'_> {
             self.blocked(&desired);
             return Applying::Later;
         }
-        if let (Some(why), Some(paths)) = (&want.bypass, pending.needs_pause()) {
+        // Of one that never ran nothing could be paused.
+        if let (Some(why), Some(paths), false) = (&want.bypass, pending.needs_pause(), child.never_ran()) {
             self.record_without_pause(paths, why);
         }
         if let Pending::Recreate(_) = pending {

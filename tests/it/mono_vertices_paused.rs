@@ -13,7 +13,7 @@ use crate::support::{
     mono_rollouts::{Floor, said},
     mono_vertices::{images, pods, pods_now, says, spec},
     numaflow::api,
-    pipelines::until,
+    pipelines::{poke, until},
 };
 
 /// Re-tells functional-monovertex: "pause the MonoVertex if user requests it and resume it": slowly, so that spec.replicas is
@@ -186,7 +186,16 @@ async fn force_ends_the_waiting_for_a_controller_that_does_not_look() {
     let is = |n: i64| move |m: &DynamicObject| m.data["spec"]["source"]["generator"]["rpu"] == n;
     until(team, "MonoVertex", "my-0", "has it", is(6)).await;
     let knob = |value: Value| json!({"spec": {"monoVertex": {"metadata": {"annotations": {"stand-in.numaflow/silent": value}}}}});
-    team.edit::<MonoVertexRollout>("my", knob(Value::Null)).await;
+    // An annotation alone is no reason for Numaflow to look.
+    let looked_at = async || {
+        team.edit::<MonoVertexRollout>("my", knob(Value::Null)).await;
+        until(team, "MonoVertex", "my-0", "may be looked at", |m| {
+            !m.annotations().contains_key("stand-in.numaflow/silent")
+        })
+        .await;
+        poke(team, "MonoVertex", "my-0").await;
+    };
+    looked_at().await;
     team.mono_vertex_runs("my").await;
     team.edit::<MonoVertexRollout>("my", knob(json!("true"))).await;
     until(team, "MonoVertex", "my-0", "is not looked at", |m| m.annotations().contains_key("stand-in.numaflow/silent"))
@@ -205,7 +214,7 @@ async fn force_ends_the_waiting_for_a_controller_that_does_not_look() {
     })
     .await;
     assert_eq!(team.mono_vertex_status("my").await.last_force.unwrap().text, "now");
-    team.edit::<MonoVertexRollout>("my", knob(Value::Null)).await;
+    looked_at().await;
     team.mono_vertex_runs("my").await;
     floor.at_rest().await;
 }

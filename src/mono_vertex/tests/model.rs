@@ -373,7 +373,8 @@ impl Model {
             let waits = self.rules.data_loss.iter().any(|rule| rule.path == "spec.source");
             let changed = self.live().spec["source"] != body["spec"]["source"] && self.ours.is_some();
             let without = self.status().last_pause.is_some_and(|last| last.reason.contains("without a pause"));
-            let excused = without || self.strategy == Strategy::NoStrategy || self.pause() == "Paused";
+            let excused =
+                without || self.strategy == Strategy::NoStrategy || self.pause() == "Paused" || self.live().never_ran();
             assert!(!(waits && changed) || excused, "changed while it runs: {:?} {}", self.pods, self.status().message);
             self.writes.push("apply".into());
         }
