@@ -74,7 +74,8 @@ impl Kind {
 /// A list of rules: what a change of the fields in it needs. The later one is the stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum List {
-    /// To be tried beside what runs; as there is no such trial for these kinds yet, it is treated as `dataLoss`.
+    /// To be tried beside what runs; as there is no such trial for these kinds yet, it is treated as `dataLoss`. It means nothing
+    /// for MonoVertices.
     Progressive,
     /// A pause: what is unprocessed would be processed otherwise, or not at all.
     DataLoss,

@@ -45,7 +45,8 @@ pub const ANNOTATION_INSTANCE: &str = "numaflow.numaproj.io/instance";
 pub const ANNOTATION_PAUSE_TIMESTAMP: &str = "numaflow.numaproj.io/pause-timestamp";
 /// Annotation of Numaflow on a pipeline: `slow` has its vertices begin from their minimum when it resumes.
 pub const ANNOTATION_RESUME: &str = "numaflow.numaproj.io/resume-strategy";
-/// Annotation on a PipelineRollout: `true` never pauses it, whatever that loses. Stays until its user removes it.
+/// Annotation on a PipelineRollout or MonoVertexRollout: `true` has no change of it wait for a pause (and no one else pauses the
+/// pipeline), whatever that loses. Stays until its user removes it.
 pub const ANNOTATION_ALLOW_DATA_LOSS: &str = "numaplane.numaproj.io/allow-data-loss";
 /// Label on Numaflow objects: changed (to the time, in seconds) where nothing else makes Numaflow look at one again.
 pub const LABEL_POKE: &str = "numaplane.numaproj.io/poked";
