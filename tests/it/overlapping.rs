@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{
     eventually,
     faults::{Faults, Write},
+    numaflow,
     operator::Running,
     requesters::{BAD, By, Requester, SLOW, SLOW_TOO, View, all_versions},
     rollouts::Stage,
@@ -265,7 +266,7 @@ async fn failed(first: By, of_first: bool) {
     }
     one.reaches(of_one, "Confirm").await;
     one.mend().await;
-    let view = one.failed(&["was not healthy within 8s"]).await;
+    let view = one.failed(&["not healthy within 8s"]).await;
     println!("{}: {}", one.key(), view.message);
     eventually("what was before is back", async || {
         let view = one.view().await;
@@ -304,4 +305,57 @@ async fn one_that_is_taken_back_while_another_one_drains_resumes_no_pipeline() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_not_healthy_and_rolled_back_while_another_one_is_judged_resumes_no_pipeline() {
     while_the_other_goes_on(Fate::Failed).await;
+}
+
+/// The ISB service is replaced by another one, to which pipelines move while a controller needs them paused.
+async fn moves(first: By) {
+    let pipelines = [("a", json!({})), ("b", json!({"drains-after": "6s"}))];
+    let both = Both::new("overlap-moves", first, &pipelines).await;
+    let (controller, isb) =
+        if first == By::Controller { (&both.first, &both.second) } else { (&both.second, &both.first) };
+    let another = json!({"jetstream": {"persistence": {"volumeSize": "2Gi"}}});
+    let another = json!({"spec": {"interStepBufferService": {"spec": another}}});
+    match first {
+        By::Controller => {
+            controller.change(SLOW).await;
+            controller.draining(SLOW, &["b-0"]).await;
+            isb.edit(another).await;
+        }
+        By::Isb => {
+            isb.edit(another).await;
+            isb.draining(0, &["b-0"]).await;
+            controller.change(SLOW).await;
+        }
+    }
+    let moved =
+        isb.until("has another ISB service", |v| v.current && v.phase.as_str() == "Deployed" && v.under_way.is_none());
+    println!("{}", moved.await.message);
+    assert_eq!(isb.service_name().await, "default-1");
+    // Whether the others saw them on the old service or on the new one, they were not left out.
+    let drain = controller.done(SLOW).await;
+    assert_eq!((drain.drained.len(), drain.not_drained.len()), (2, 0), "{drain:?}");
+    both.stage.all_run(&["a", "b"]).await;
+    both.stage.at_rest().await;
+    assert_eq!(both.stage.recorder.resumed_while_asked().await, Vec::<String>::new());
+    for name in ["a", "b"] {
+        let live = both.stage.team().live_pipeline(name).await;
+        assert_eq!(live.metadata.name, Some(format!("{name}-1")));
+        assert_eq!(live.data["spec"]["interStepBufferServiceName"], "default-1");
+        assert_eq!(live.data["spec"]["lifecycle"]["desiredPhase"], Value::Null);
+    }
+    eventually("the old ISB service is gone", async || {
+        let old = numaflow::api(both.stage.team(), "InterStepBufferService").get_opt("default-0").await;
+        old.map_err(|error| error.to_string())?.map_or(Ok(()), |old| Err(old.data["status"].to_string()))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelines_that_move_to_another_isb_service_while_a_controller_is_upgraded_run_when_both_are_done() {
+    moves(By::Controller).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelines_that_drain_to_move_to_another_isb_service_are_paused_for_a_controller_as_well() {
+    moves(By::Isb).await;
 }
