@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::support::{
-    eventually,
+    Version, eventually,
     faults::{Faults, Write},
     numaflow,
     operator::Running,
@@ -30,7 +30,7 @@ impl Both {
     async fn new(name: &str, first: By, pipelines: &[(&str, Value)]) -> Self {
         let stage = Stage::bare(&format!("{name}-{first}")).await;
         // What proves itself beside the old one comes too late to overlap with anything.
-        stage.scene.define(&all_versions(|version| version.not_isolated())).await;
+        stage.scene.define(&all_versions(Version::not_isolated)).await;
         let faults = Faults::default();
         let operator = stage.scene.operator_behind(&faults).await;
         stage.furnish_for(By::Isb).await;
@@ -91,7 +91,7 @@ async fn one_overlap(both: &Both, at: At, (of_first, of_second): (usize, usize),
     match at {
         At::Drain => {
             first.change(of_first).await;
-            first.draining(of_first, &["b-0"]).await;
+            first.reaches(of_first, "Drain").await;
             second.change(of_second).await;
             second.until("is under way", under_way).await;
         }
@@ -193,17 +193,14 @@ async fn in_mid_drain(fate: Fate, first: By, of_first: bool) {
     let both = Both::new(&name, first, &[("a", json!({})), ("stuck", json!({"never-pauses": "true"}))]).await;
     let (stage, team) = (&both.stage, both.stage.team());
     let (one, other) = if of_first { (&both.first, &both.second) } else { (&both.second, &both.first) };
-    if fate == Fate::Aborted {
-        // Long enough for the other one to begin.
-        one.set_ppnd(json!({"drainTimeout": "8s", "onDrainTimeout": "Abort"})).await;
-    }
     for requester in [&both.first, &both.second] {
         requester.change(1).await;
         requester.draining(1, &["stuck-0"]).await;
     }
     let ends_with = match fate {
         Fate::Aborted => {
-            let view = one.failed(&["did not drain within 8s", "Pipeline/stuck-0"]).await;
+            one.set_ppnd(json!({"drainTimeout": "1s", "onDrainTimeout": "Abort"})).await;
+            let view = one.failed(&["did not drain within 1s", "Pipeline/stuck-0"]).await;
             assert_eq!((view.wanted, view.has), (Some(1), Some(0)));
             None
         }
@@ -257,11 +254,11 @@ async fn failed(first: By, of_first: bool) {
     let (of_one, of_other) = (BAD, SLOW);
     if of_first {
         one.change(of_one).await;
-        one.draining(of_one, &["b-0"]).await;
+        one.reaches(of_one, "Drain").await;
         other.change(of_other).await;
     } else {
         other.change(of_other).await;
-        other.draining(of_other, &["b-0"]).await;
+        other.reaches(of_other, "Drain").await;
         one.change(of_one).await;
     }
     one.reaches(of_one, "Confirm").await;
@@ -318,12 +315,12 @@ async fn moves(first: By) {
     match first {
         By::Controller => {
             controller.change(SLOW).await;
-            controller.draining(SLOW, &["b-0"]).await;
+            controller.reaches(SLOW, "Drain").await;
             isb.edit(another).await;
         }
         By::Isb => {
             isb.edit(another).await;
-            isb.draining(0, &["b-0"]).await;
+            isb.reaches(0, "Drain").await;
             controller.change(SLOW).await;
         }
     }

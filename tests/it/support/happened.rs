@@ -37,7 +37,7 @@ pub struct Happened {
 /// What an object was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    Pipeline(Made, State),
+    Pipeline(Made, Box<State>),
     Vertex(Vertex),
     Pod(Pod),
     /// What the rollout of a controller, or of an ISB service, asks of pipelines.
@@ -153,7 +153,7 @@ impl Happened {
     pub fn of(kind: Kind, object: &DynamicObject) -> Self {
         let pipeline = object.labels().get(PIPELINE_NAME).cloned().unwrap_or_default();
         let what = match kind {
-            Kind::Pipeline => What::Pipeline(made(object), State::of(object)),
+            Kind::Pipeline => What::Pipeline(made(object), Box::new(State::of(object))),
             Kind::Vertex => What::Vertex(Vertex {
                 pipeline,
                 desired: text(&object.data, "/spec/lifecycle/desiredPhase"),

@@ -51,6 +51,21 @@ impl Now<'_> {
         !self.made.parent.is_empty() && self.state.is_some_and(|s| !s.deleting)
     }
 
+    /// What is wrong with what was done to the ISB service of this pipeline, if anything is.
+    fn left_alone(&self, name: &str, done: Option<Done>, services: &Services) -> Option<String> {
+        let (Done::Changed(service) | Done::Goes(service)) = done?;
+        if !self.managed() || self.made.service != service {
+            return None;
+        }
+        let at_risk = self.stood && !self.paused() && !services.excuse(service, name);
+        match done? {
+            Done::Changed(_) => {
+                at_risk.then(|| format!("InterStepBufferService/{service} changed and Pipeline/{name} was not paused"))
+            }
+            Done::Goes(_) => Some(format!("InterStepBufferService/{service} was deleted before Pipeline/{name}")),
+        }
+    }
+
     fn pausing(&self) -> bool {
         self.state.is_some_and(|s| s.wants_pause() && !s.deleting) && !self.settled
     }
@@ -130,22 +145,8 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
         let (at, time) = (happened.at, happened.seen);
         records.take(happened);
         let done = services.take(happened);
-        if now.managed() && !lossy {
-            let on = |service: &str| now.made.service == service;
-            match done {
-                Some(Done::Changed(service)) if on(service) && now.stood && !now.paused() => {
-                    if !services.excuse(service, name) {
-                        let left = now.left(time);
-                        broken.push(format!(
-                            "InterStepBufferService/{service} changed at {at} and Pipeline/{name} was not paused: {left}"
-                        ));
-                    }
-                }
-                Some(Done::Goes(service)) if on(service) => {
-                    broken.push(format!("InterStepBufferService/{service} was deleted at {at} before Pipeline/{name}"));
-                }
-                _ => {}
-            }
+        if !lossy && let Some(words) = now.left_alone(name, done, &services) {
+            broken.push(format!("{words}, at {at}: {}", now.left(time)));
         }
         match &happened.what {
             What::Pipeline(made, state) if happened.name == name => {
@@ -197,7 +198,7 @@ fn walk(all: &[&Happened], name: &str, lossy: bool) -> Walk {
                     );
                     left.push(Left { at, uid: state.uid.clone(), made: made.clone(), words });
                 }
-                (now.state, now.made) = (Some(state), made.clone());
+                (now.state, now.made) = (Some(state.as_ref()), made.clone());
             }
             What::Vertex(vertex) if vertex.pipeline == name => {
                 let before = now.vertices.insert(&happened.name, vertex);
@@ -309,15 +310,17 @@ mod tests {
                     };
                     let (applied, work) = (spec.to_owned(), spec.to_owned());
                     let made = Made { parent: "p".to_owned(), applied, work, ..Made::default() };
-                    ("p-0", What::Pipeline(made, state))
+                    ("p-0", What::Pipeline(made, Box::new(state)))
                 }
                 ["going"] => {
                     let last = all.iter().rev().find_map(|h| match &h.what {
-                        What::Pipeline(made, state) => Some((made.clone(), State { deleting: true, ..state.clone() })),
+                        What::Pipeline(made, state) => {
+                            Some((made.clone(), State { deleting: true, ..(**state).clone() }))
+                        }
                         _ => None,
                     });
                     let (made, state) = last.unwrap();
-                    ("p-0", What::Pipeline(made, state))
+                    ("p-0", What::Pipeline(made, Box::new(state)))
                 }
                 ["vertex", "gone"] => ("v", What::Gone(Kind::Vertex)),
                 ["vertex", desired, work] => {

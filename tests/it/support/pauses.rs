@@ -371,9 +371,11 @@ impl Seen {
         if let What::Pipeline(_, state) = &happened.what {
             let states = self.pipelines.entry(object.name_any()).or_default();
             // Conditions and times change with every pass; a list says what was known already.
-            if states.last().is_none_or(|last| State { at: state.at, version: state.version, ..last.clone() } != *state)
+            if states
+                .last()
+                .is_none_or(|last| State { at: state.at, version: state.version, ..last.clone() } != **state)
             {
-                states.push(state.clone());
+                states.push((**state).clone());
             }
         }
         self.push(happened);

@@ -174,7 +174,7 @@ mod tests {
                     deleting: false,
                 };
                 let (parent, service) = ("p".to_owned(), service.to_owned());
-                ("p-0", What::Pipeline(Made { parent, service, ..Made::default() }, state))
+                ("p-0", What::Pipeline(Made { parent, service, ..Made::default() }, Box::new(state)))
             };
             let asks = |active, deleting, undrained: &[&str]| {
                 let undrained = undrained.iter().map(|name| (*name).to_owned()).collect();
