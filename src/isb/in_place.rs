@@ -61,13 +61,13 @@ impl Turn<'_> {
             self.end(&change, "the server refuses the change");
             return self.blocked(&refusal);
         }
-        if untouched {
-            match self.still_paused(&change) {
-                Ok(true) => change.before = Some(as_it_is(child)),
-                Ok(false) => return self.enter(change, IsbStage::Drain),
-                Err(words) => return self.drop_change(&change, words),
-            }
+        match self.still_paused(&change) {
+            Err(words) => return self.drop_change(&change, words),
+            // In mid-roll they cannot settle before it is over, and this is what ends it.
+            Ok(false) if untouched => return self.enter(change, IsbStage::Drain),
+            Ok(_) => {}
         }
+        change.before = change.before.or_else(|| Some(as_it_is(child)));
         let steps = self.applying(child, &wanted);
         let words = format!("InterStepBufferService/{} is being changed{}", child.version.name, self.unanswered());
         self.next.change = Some(change);
@@ -78,6 +78,8 @@ impl Turn<'_> {
     pub(super) fn confirm(mut self, mut change: IsbChange, child: &LiveIsb) -> Plan {
         match self.course(&change, child) {
             _ if child.deleting => return self.drop_change(&change, DELETING),
+            // Nothing can be taken back that is not on record.
+            Course::Away if change.before.is_none() => return self.drop_change(&change, AWAY),
             // In the middle of a roll nobody is let go.
             Course::Away => return self.take_back(change, child, "Superseded", AWAY),
             Course::Turned(turned) => return self.enter(*turned, IsbStage::Apply),
@@ -120,7 +122,7 @@ impl Turn<'_> {
         if child.applied() != Some(&back.hash) {
             // Whoever refuses it is asked again for as long as it might have taken to get healthy.
             let refused = self.refusal().map(|r| format!("; the server says: {}", r.message)).unwrap_or_default();
-            if self.left(&change).is_zero() {
+            if self.left(&change).is_zero() && !refused.is_empty() {
                 let words = format!("{message}; and the spec before cannot be put back{refused}");
                 return self.give_up(&change, &reason, &words);
             }
@@ -175,8 +177,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether its pipelines are still paused for a change that has not begun to touch the service; where they are not, another
-    /// drain helps.
+    /// Whether its pipelines are still paused for a change that is about to be applied.
     ///
     /// # Errors
     /// It has to begin anew: why.
