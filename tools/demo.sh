@@ -279,6 +279,37 @@ narrate_pipelines() {
   done
 }
 
+narrate_isb_rollouts() {
+  local type name phase stage active message line
+  declare -A known=() asked=()
+  while IFS=$f read -r -d "$r" type name phase stage active message; do
+    if [ "$type" = DELETED ]; then
+      tell isb-service "$name gone"
+      unset "known[$name]"
+      continue
+    fi
+    line="$name ${phase:-new} ${stage:--}: ${message//$'\n'/ }"
+    [ "$line" = "${known[$name]-}" ] || tell isb-service "$line"
+    known[$name]=$line
+  done
+}
+
+# The StatefulSets of ISB services.
+narrate_stateful_sets() {
+  local type name g seen image wanted updated ready line
+  declare -A known=()
+  while IFS=$f read -r -d "$r" type name g seen image wanted updated ready; do
+    if [ "$type" = DELETED ]; then
+      tell brokers "$name gone"
+      continue
+    fi
+    [ "${seen:-0}" = "$g" ] || continue
+    line="$name, $image: ${updated:-0} of $wanted updated, ${ready:-0} ready"
+    [ "$line" = "${known[$name]-}" ] || tell brokers "$line"
+    known[$name]=$line
+  done
+}
+
 # ---- the rollout ----------------------------------------------------------------------------------------------------
 
 # change PATCH: changes the rollout
@@ -459,13 +490,14 @@ have_namespace() {
 # first, because a controller stays while they need it.
 remove_last_rollouts() {
   local left
-  left=$("${kubectl[@]}" get plr,pipelines,isbsvc,ncr --namespace "$namespace" --ignore-not-found --output name) ||
+  left=$("${kubectl[@]}" get plr,mvr,isbr,pipelines,isbsvc,ncr --namespace "$namespace" --ignore-not-found --output name) ||
     fail "the rollouts of the last demo cannot be read"
   [ -n "$left" ] || return 0
   say "removing the rollouts of the last demo, and with them all that they made"
   local all=(--namespace "$namespace" --ignore-not-found --timeout 60s)
-  quietly "${kubectl[@]}" delete plr --all "${all[@]}"
+  quietly "${kubectl[@]}" delete plr,mvr --all "${all[@]}"
   quietly "${kubectl[@]}" delete pipelines --all "${all[@]}"
+  quietly "${kubectl[@]}" delete isbr --all "${all[@]}"
   quietly "${kubectl[@]}" delete isbsvc --all "${all[@]}"
   quietly "${kubectl[@]}" delete ncr "$rollout" "${all[@]}"
   quietly "${kubectl[@]}" wait pod --for delete --timeout 30s --namespace "$namespace" --selector "$selector"
@@ -530,6 +562,10 @@ watch narrate_pods pods .metadata.name '.spec.containers[0].image' '.status.cond
 watch narrate_leases leases .metadata.name .spec.holderIdentity
 watch narrate_pipeline_rollouts pipelinerollouts .metadata.name .metadata.generation .status.observedGeneration \
   .status.phase .status.child .status.pause.state .status.pause.drained .status.pause.notDrained .status.pause.reason
+watch narrate_isb_rollouts isbservicerollouts .metadata.name .status.phase .status.change.stage .status.pauseRequest.active \
+  .status.message
+watch narrate_stateful_sets statefulsets .metadata.name .metadata.generation .status.observedGeneration \
+  '.spec.template.spec.containers[0].image' .spec.replicas .status.updatedReplicas .status.readyReplicas
 watch narrate_pipelines pipelines.numaflow.numaproj.io .metadata.name .spec.lifecycle.desiredPhase .status.phase \
   '.spec.vertices[?(@.udf)].udf.container.image'
 
@@ -570,10 +606,10 @@ set_version 1.8.0
 await 60 "1.8.0 is not deployed" deployed 1.8.0
 settle
 
-step "Pipelines: an ISB service and three PipelineRollouts (examples/isbsvc.yaml, pipeline.yaml, pipelines-of-the-demo.yaml)"
+step "Pipelines: an ISBServiceRollout and three PipelineRollouts (examples/isbsvc.yaml, pipeline.yaml, pipelines-of-the-demo.yaml)"
 say "no message flows here: the stand-in for Numaflow has 'payments' take 2 s to drain, and 'returns' never drain"
 quietly "${kubectl[@]}" apply --server-side --filename examples/isbsvc.yaml
-quietly "${kubectl[@]}" wait isbsvc/default --namespace "$namespace" --for condition=ChildrenResourcesHealthy --timeout 30s
+quietly "${kubectl[@]}" wait isbr/default --namespace "$namespace" --for condition=Ready --timeout 30s
 quietly "${kubectl[@]}" apply --server-side --filename examples/pipeline.yaml --filename examples/pipelines-of-the-demo.yaml
 pipelines_run
 settle
@@ -597,11 +633,22 @@ pipelines_run
 settle
 show "what is kept of the pause" plr orders lastPause
 
+step "Another version of the ISB service: its pipelines drain first, and run when all of its brokers run it"
+quietly "${kubectl[@]}" patch isbr default --namespace "$namespace" --type merge \
+  --patch '{"spec": {"interStepBufferService": {"spec": {"jetstream": {"version": "2.12"}}}}}'
+quietly "${kubectl[@]}" wait isbr/default --namespace "$namespace" --for 'jsonpath={.status.upgradeInProgress}=PipelinePauseAndDrain' \
+  --timeout 30s
+quietly "${kubectl[@]}" wait isbr/default --namespace "$namespace" --for condition=Ready --timeout 60s
+pipelines_run
+settle
+show "what is kept of the drain" isbr default lastDrain
+
 step "Done. Everything is left running; 'make down' ends it. Look around:"
 command="KUBECONFIG=$run/kubeconfig .tools/bin/kubectl --namespace $namespace"
 cat <<END
 
 $command get numaplane,pipelines,isbsvc,pods
+$command describe isbr default
 $command describe ncr $rollout
 $command describe plr returns
 $command get deploy,cm,sa,role,rolebinding -l numaplane.numaproj.io/tracking-id

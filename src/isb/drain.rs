@@ -40,6 +40,7 @@ impl<'a> Turn<'a> {
             Beginning::LeftOut(drain) => self.drained(change, drain),
             Beginning::Held => self.drop_change(&change, "it is held"),
             Beginning::Asked(drain, words) => {
+                let words = format!("{words}; then {}", Self::change_in_words(&change));
                 self.next.change = Some(IsbChange {
                     stage: IsbStage::Drain.as_str().to_owned(),
                     stage_started_at: Some(self.stamp()),
