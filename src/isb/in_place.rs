@@ -116,8 +116,8 @@ impl Turn<'_> {
         let name = format!("InterStepBufferService/{}", child.version.name);
         let (reason, message) = (change.reason.clone(), change.message.clone());
         let Some(back) = from_before(change.before.as_ref()) else {
-            let words = format!("{message}; what {name} was before is not on record");
-            return self.give_up(&change, &reason, &words);
+            // Somebody edited the status.
+            return self.drop_change(&change, "what it was before is not on record");
         };
         if child.applied() != Some(&back.hash) {
             // Whoever refuses it is asked again for as long as it might have taken to get healthy.
