@@ -16,3 +16,6 @@ mod stages;
 mod upkeep;
 
 pub use decide::decide;
+
+#[cfg(test)]
+mod tests;

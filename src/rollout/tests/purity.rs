@@ -6,21 +6,27 @@ use std::{
 };
 
 /// Rooms of pure data and decisions, below `src`.
-const PURE: [&str; 17] = [
+const PURE: [&str; 23] = [
     "api",
+    "changes",
     "controller",
     "definitions",
     "drain",
     "fallback",
+    "isb",
+    "mono_vertex",
     "numaflow",
     "pipeline",
     "rollout",
+    "wrapped",
     "changes.rs",
+    "evidence.rs",
     "fallback.rs",
     "finalizer.rs",
     "live.rs",
     "manifest.rs",
     "plan.rs",
+    "settings.rs",
     "summary.rs",
     "time.rs",
     "words.rs",
