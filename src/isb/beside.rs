@@ -54,7 +54,14 @@ impl Turn<'_> {
         };
         let words = match health {
             Health::Good => return self.ask(change),
-            Health::Unknown(words) | Health::Bad { lacks: words, .. } => words,
+            Health::Bad { lacks, .. } => lacks,
+            Health::Unknown(words) => {
+                // What cannot be read is no fault of its own, and nobody is paused: its clock stands still.
+                change.stage_started_at = None;
+                self.look_again(self.manner.deadline);
+                self.next.change = Some(change);
+                return self.finish(Vec::new(), Summary::pending("Beside", &format!("{name}: {words}")));
+            }
         };
         let left = self.left(&change);
         if left.is_zero() {

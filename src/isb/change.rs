@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::decide::Turn;
+use super::{decide::Turn, judge::Health};
 use crate::{
     api::{ANNOTATION_INSTANCE, IsbChange, IsbStage, Strategy},
     changes::{self, Change, Field},
@@ -122,7 +122,16 @@ impl Turn<'_> {
             let (body, expect) = (Arc::new(named.body(&child.version.name)), child.version.clone().of_any_state());
             return Plan::of(vec![Step::CheckNumaflow { kind: ISB_SERVICE.kind, body, expect }]);
         }
-        self.ask(change)
+        match self.health(&child.version.name, child.instance()) {
+            Err(look) => Plan::of(vec![look]),
+            // Nobody is paused for what could not be judged afterwards.
+            Ok(Health::Unknown(words)) => {
+                self.again(self.manner.interval);
+                let words = format!("InterStepBufferService/{}: {words}; nobody was paused", child.version.name);
+                self.finish(Vec::new(), Summary::blocked("NoAnswer", &words))
+            }
+            Ok(_) => self.ask(change),
+        }
     }
 
     /// What a change is, in words.

@@ -8,7 +8,7 @@ use crate::{
     drain::standing,
     live::ANNOTATION_APPLIED,
     numaflow::LiveIsb,
-    plan::Plan,
+    plan::{Event, Plan},
     summary::Summary,
     wrapped::Wanted,
 };
@@ -102,6 +102,14 @@ impl Turn<'_> {
                 self.finish(Vec::new(), Summary::pending("Confirming", &format!("{name}: {words}")))
             }
             Verdict::Bad(words) => self.take_back(change, child, "NotHealthy", &format!("{name}: {words}")),
+            Verdict::Unproven(words) => {
+                // It may well be good, so it stays; nobody waits for that to be known.
+                let words = format!("{name}: {words}; it stays as it is, and pipelines are let go");
+                self.events.push(Event { warning: true, reason: "NotConfirmed", note: words.clone() });
+                self.next.last_attempt = None;
+                self.end(&change, "not confirmed");
+                self.finish(Vec::new(), Summary::pending("Resuming", &words))
+            }
         }
     }
 
@@ -137,6 +145,10 @@ impl Turn<'_> {
         };
         match self.judge(&mut change, health) {
             Verdict::Good => self.give_up(&change, &reason, &format!("{message}; the spec before is back")),
+            Verdict::Unproven(words) => {
+                let words = format!("{message}; the spec before is back; {name}: {words}");
+                self.give_up(&change, &reason, &words)
+            }
             Verdict::Bad(words) => {
                 let words =
                     format!("{message}; the spec before is back, and it is not healthy with that either: {words}");

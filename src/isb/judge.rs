@@ -43,6 +43,8 @@ pub(super) enum Verdict {
     Wait(String),
     /// It is not what it should be: why.
     Bad(String),
+    /// Its time is over, and whether it is as it should be cannot be told: why.
+    Unproven(String),
 }
 
 impl Turn<'_> {
@@ -82,6 +84,8 @@ impl Turn<'_> {
                 self.again(sure);
                 return Verdict::Wait("it says that it is healthy; looking once more".to_owned());
             }
+            // What cannot be read is no fault of the change. But pipelines are paused, and do not stay so for that.
+            Health::Unknown(words) if left.is_zero() => return Verdict::Unproven(words),
             Health::Unknown(words) => (words, false),
             Health::Bad { lacks, seen, failed } => {
                 // Before its controller has looked it lacks just that, and may well say next what was true before.

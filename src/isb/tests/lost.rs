@@ -224,9 +224,22 @@ fn what_cannot_be_read_is_not_taken_for_healthy_and_keeps_nobody_paused_for_ever
     m.settle();
     assert!(m.asks() && m.message().contains("forbidden"), "{}", m.message());
     m.wait(25);
-    assert_eq!((m.asks(), m.phase().as_str(), m.state("p0")), (false, "Failed", State::Running), "{}", m.message());
+    assert_eq!((m.asks(), m.state("p0")), (false, State::Running), "{}", m.message());
+    assert!(m.status().last_attempt.is_none(), "it was not judged");
     m.unreadable = false;
-    m.annotate("retry", "1");
+    m.settle();
+    m.assert_good();
+}
+
+#[test]
+fn what_could_not_be_judged_afterwards_pauses_nobody() {
+    let mut m = Model::deployed(&[Rule::Drains(0)]);
+    m.unreadable = true;
+    m.set_version("2.12");
+    m.settle();
+    assert_eq!((m.asks(), m.phase().as_str(), m.state("p0")), (false, "Failed", State::Running), "{}", m.message());
+    assert!(m.message().contains("forbidden"), "{}", m.message());
+    m.unreadable = false;
     m.settle();
     m.assert_good();
 }

@@ -79,7 +79,7 @@ impl Service {
                 labels: self.labels.clone(),
                 annotations: self.annotations.clone(),
                 spec: Arc::new(self.spec.clone()),
-                ownership: Arc::new(Ownership { ours: Some(ours), foreign, phase: false }),
+                ownership: Arc::new(Ownership { ours: Some(ours), foreign, ..Ownership::default() }),
                 phase: self.phase.clone(),
                 conditions: BTreeMap::from([("ChildrenResourcesHealthy".to_owned(), condition)]),
                 ..LiveObject::default()
