@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{change::Pending, decide::Turn, judge::Verdict};
+use super::{change::Pending, decide::Turn, judge::Verdict, stages::SUPERSEDED};
 use crate::{
     api::{IsbChange, IsbStage, Raw},
     drain::standing,
@@ -36,7 +36,7 @@ impl Turn<'_> {
         match (self.course(&change, child), untouched) {
             _ if child.deleting => return self.drop_change(&change, DELETING),
             (Course::Away, true) => return self.drop_change(&change, AWAY),
-            (Course::Away, false) => return self.take_back(change, child, "Superseded", AWAY),
+            (Course::Away, false) => return self.take_back(change, child, SUPERSEDED, AWAY),
             (Course::Turned(turned), _) => change = *turned,
             (Course::On, _) => {}
         }
@@ -81,7 +81,7 @@ impl Turn<'_> {
             // Nothing can be taken back that is not on record.
             Course::Away if change.before.is_none() => return self.drop_change(&change, AWAY),
             // In the middle of a roll nobody is let go.
-            Course::Away => return self.take_back(change, child, "Superseded", AWAY),
+            Course::Away => return self.take_back(change, child, SUPERSEDED, AWAY),
             Course::Turned(turned) => return self.enter(*turned, IsbStage::Apply),
             Course::On => {}
         }

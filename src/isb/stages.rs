@@ -12,6 +12,9 @@ use crate::{
     summary::Summary,
 };
 
+/// Reason for taking back what nobody has judged.
+pub(super) const SUPERSEDED: &str = "Superseded";
+
 impl Turn<'_> {
     /// Goes on with a change.
     pub(super) fn go_on(mut self, change: IsbChange) -> Plan {
@@ -98,7 +101,7 @@ impl Turn<'_> {
 
     /// A change that was judged: it is not repeated as it is. About another one that the spec asks for by now nothing is said.
     pub(super) fn give_up(mut self, change: &IsbChange, reason: &str, words: &str) -> Plan {
-        if self.superseded(change) && self.wanted.is_ok() {
+        if reason == SUPERSEDED || (self.superseded(change) && self.wanted.is_ok()) {
             return self.drop_change(change, words);
         }
         let words = format!("{words}; change the spec, or the annotation numaplane.numaproj.io/retry, to try again");
