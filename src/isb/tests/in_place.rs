@@ -202,6 +202,19 @@ fn in_mid_roll_nobody_is_let_go_for_another_service_to_be_made() {
 }
 
 #[test]
+fn a_roll_that_is_taken_back_for_another_service_was_not_judged_and_may_be_asked_for_again() {
+    let mut m = Model::deployed(&[Rule::Drains(0)]);
+    m.set_version("2.12");
+    m.until("Confirm");
+    m.set_volume("2Gi");
+    m.until("RollBack");
+    m.set_volume("1Gi");
+    m.wait(1);
+    m.assert_good();
+    assert_eq!((m.child().as_str(), m.version().as_str()), ("isb-0", "2.12"));
+}
+
+#[test]
 fn two_changes_one_after_the_other_are_two_drains() {
     let mut m = Model::deployed(&[Rule::Drains(1)]);
     m.set_version("2.12");
