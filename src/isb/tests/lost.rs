@@ -151,6 +151,8 @@ fn the_one_that_was_to_go_does_not_come_back_when_the_one_in_use_is_gone() {
     m.wait(2);
     assert_eq!(m.names(), ["isb-0", "isb-1"]);
     m.services.remove("isb-1");
+    m.turn();
+    assert_eq!((m.child().as_str(), m.stage().as_str()), ("isb-2", ""), "nobody is sent back: {}", m.message());
     m.settle();
     assert_eq!((m.child().as_str(), m.pipes["p0"].isb.as_str()), ("isb-2", "isb-2"), "{}", m.message());
     m.pipes.remove("mine");
