@@ -1,40 +1,35 @@
 //! The name of an ISB service in the spec of a pipeline: that of an ISBServiceRollout, or of a service itself; there before the
 //! pipeline, after it, or not at all.
 
-use kube::{
-    ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
-};
+use kube::{ResourceExt, api::DynamicObject};
 use numaplane::api::{IsbServiceRollout, PipelineRollout};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Team, numaflow,
+    Team, eventually, numaflow,
     pipelines::{service, until},
     rollouts::{Stage, pipeline_spec},
-    wait::stays,
 };
 
 /// An ISBServiceRollout.
 async fn rollout(team: &Team, name: &str) -> IsbServiceRollout {
     team.create(json!({
         "apiVersion": "numaplane.numaproj.io/v1alpha1", "kind": "ISBServiceRollout", "metadata": {"name": name},
-        "spec": {"interStepBufferService": {"spec": {"jetstream": {"version": "2.10"}}}},
+        "spec": {"interStepBufferService": {"spec": {"jetstream": {
+            "version": "2.10", "persistence": {"volumeSize": "1Gi"},
+        }}}},
     }))
     .await
 }
 
-/// Its status says this.
-async fn says(team: &Team, name: &str, status: Value) {
-    let patch = Patch::Merge(json!({"status": status}));
-    let patched = team.api::<IsbServiceRollout>().patch_status(name, &PatchParams::default(), &patch).await;
-    patched.unwrap_or_else(|error| panic!("ISBServiceRollout/{name}: {error}"));
-}
-
-/// It has a healthy ISB service for its pipelines.
+/// Waits until it is deployed, with this ISB service for its pipelines.
 async fn has(team: &Team, name: &str, child: &str) {
-    service(team, child, "").await;
-    says(team, name, json!({"child": child})).await;
+    eventually(&format!("ISBServiceRollout/{name} has {child}"), async || {
+        let status = team.get::<IsbServiceRollout>(name).await.status.unwrap_or_default();
+        let there = status.child == child && status.phase.as_str() == "Deployed" && status.change.is_none();
+        if there { Ok(()) } else { Err(format!("{:?} {}", status.child, status.message)) }
+    })
+    .await;
 }
 
 /// The pipeline of the tests, on the ISB service of this name.
@@ -79,7 +74,6 @@ async fn a_pipeline_gets_the_isb_service_of_the_rollout_that_it_names_whichever_
     pipeline(team, "early", "late").await;
     waits(team, "early", &["waiting for ISBServiceRollout/late, or an InterStepBufferService of that name"]).await;
     rollout(team, "late").await;
-    waits(team, "early", &["waiting for ISBServiceRollout/late to have an ISB service"]).await;
     // The service first.
     rollout(team, "there").await;
     has(team, "there", "there-0").await;
@@ -160,22 +154,26 @@ async fn another_rollout_in_its_spec_makes_the_pipeline_anew_when_it_is_drained_
     runs_on(team, "my", "two", "two-0").await;
     drained_and_gone(&stage, "my-0");
 
-    // Nothing becomes of a pipeline whose rollout is being deleted, or gone: its service is there still.
-    team.edit::<IsbServiceRollout>("two", json!({"metadata": {"finalizers": ["example.com/kept"]}})).await;
+    // Nothing becomes of a pipeline whose rollout is being deleted: that waits for it, and no new one goes there.
     team.delete::<IsbServiceRollout>("two").await;
     pipeline(team, "new", "two").await;
     waits(team, "new", &["waiting for an ISB service: ISBServiceRollout/two is being deleted"]).await;
     team.edit_pipeline("my", json!({"limits": {"readBatchSize": 7}})).await;
     let limited = |p: &DynamicObject| p.data["spec"]["limits"]["readBatchSize"] == 7;
     uses(&until(team, "Pipeline", "my-1", "changed", limited).await, "two", "two-0");
-    team.edit::<IsbServiceRollout>("two", json!({"metadata": {"finalizers": []}})).await;
+    runs_on(team, "my", "two", "two-0").await;
+    assert_eq!(stage.recorder.flips("my-1").len(), 0, "{}", stage.recorder.history("my-1"));
+    eventually("the rollout names who it waits for", async || {
+        let message = team.get::<IsbServiceRollout>("two").await.status.unwrap_or_default().message;
+        if message.contains("Pipeline/my-1") { Ok(()) } else { Err(message) }
+    })
+    .await;
+    team.delete::<PipelineRollout>("my").await;
     team.gone::<IsbServiceRollout>("two").await;
     waits(team, "new", &["waiting for ISBServiceRollout/two, or an InterStepBufferService of that name"]).await;
-    runs_on(team, "my", "two", "two-0").await;
     team.delete::<PipelineRollout>("new").await;
     team.gone::<PipelineRollout>("new").await;
     stage.at_rest().await;
-    assert_eq!(stage.recorder.flips("my-1").len(), 0, "{}", stage.recorder.history("my-1"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,25 +188,9 @@ async fn pipelines_go_with_their_rollout_to_its_next_isb_service_and_pause_once_
     }
     pipeline(team, "other", "default").await;
     runs_on(team, "other", "default", "default").await;
-    // It asks them to pause, and has another service for them once they have.
-    service(team, "buffers-1", "").await;
-    let request = json!({"active": true, "attempt": "buffers-1"});
-    let change = json!({"attempt": "buffers-1", "stage": "Drain", "to": "buffers-1"});
-    says(team, "buffers", json!({"pauseRequest": request, "change": change})).await;
-    for name in ["a", "b"] {
-        let paused =
-            team.pipeline_until(name, "paused for it", |s| s.pause_requests.iter().any(|a| a.answer == "Paused"));
-        let answer = paused.await.pause_requests.remove(0);
-        assert_eq!((answer.by.as_str(), answer.drained), ("ISBServiceRollout/buffers", Some(true)));
-    }
-    stays("they wait for it", std::time::Duration::from_secs(2), async || {
-        let runs = stage.recorder.flips("a-0").len() + stage.recorder.flips("b-0").len() != 2;
-        if runs { Err(stage.recorder.history("a-0")) } else { Ok(()) }
-    })
-    .await;
-    let drain = json!({"drained": ["a-0", "b-0"]});
-    let done = json!({"child": "buffers-1", "lastDrain": drain, "pauseRequest": {"active": false}, "change": null});
-    says(team, "buffers", done).await;
+    // It asks them to pause once it has another service for them.
+    let larger = json!({"jetstream": {"persistence": {"volumeSize": "2Gi"}}});
+    team.edit::<IsbServiceRollout>("buffers", json!({"spec": {"interStepBufferService": {"spec": larger}}})).await;
     for name in ["a", "b"] {
         team.pipeline_until(name, "moved", |s| s.child == format!("{name}-1")).await;
         runs_on(team, name, "buffers", "buffers-1").await;
@@ -219,11 +201,13 @@ async fn pipelines_go_with_their_rollout_to_its_next_isb_service_and_pause_once_
     }
     assert_eq!(stage.recorder.flips("other-0").len(), 0, "{}", stage.recorder.history("other-0"));
 
-    // One that it did not wait for drains for itself.
-    has(team, "buffers", "buffers-2").await;
-    team.pipeline_until("a", "moved", |s| s.child == "a-2").await;
-    runs_on(team, "a", "buffers", "buffers-2").await;
-    drained_and_gone(&stage, "a-1");
-    runs_on(team, "b", "buffers", "buffers-2").await;
+    has(team, "buffers", "buffers-1").await;
+    eventually("the old service is gone", async || {
+        let old = numaflow::api(team, "InterStepBufferService").get_opt("buffers-0").await.unwrap();
+        old.map_or(Ok(()), |old| Err(format!("{:?}", old.metadata)))
+    })
+    .await;
+    let drain = team.get::<IsbServiceRollout>("buffers").await.status.unwrap_or_default().last_drain.unwrap();
+    assert_eq!(drain.drained, ["a-0", "b-0"]);
     stage.at_rest().await;
 }

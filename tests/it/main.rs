@@ -26,6 +26,7 @@ mod deletion;
 mod draining;
 mod fallbacks;
 mod isb_names;
+mod isb_services;
 mod manifests;
 mod many;
 mod measured;

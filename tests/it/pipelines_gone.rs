@@ -109,7 +109,7 @@ async fn a_deleted_rollout_lets_its_pipeline_drain_and_goes_after_it() {
 const OTHERS: &str = "example.com/theirs";
 
 /// Deletes an object in the foreground, while somebody changes it again and again; its other finalizers are kept.
-async fn let_go<K>(team: &Team, faults: &Faults, plural: &'static str, name: &'static str)
+pub async fn let_go<K>(team: &Team, faults: &Faults, plural: &'static str, name: &'static str)
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
