@@ -91,6 +91,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 
 /// Turns without a usable answer before the user is told.
 const PATIENCE: u32 = 3;
+/// Times in a row that somebody else may be faster before that is said of a write of Numaflow's objects.
+const WEATHER: u32 = 20;
 /// Longest wait after somebody else was faster.
 const LONGEST_CONFLICT: Duration = Duration::from_secs(2);
 
@@ -265,8 +267,8 @@ impl Operator {
         }
     }
 
-    fn failures_of(&self, task: &Task) -> u32 {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(task).map_or(0, |f| f.others)
+    fn failures_of(&self, task: &Task) -> Failures {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(task).copied().unwrap_or_default()
     }
 
     async fn turn(&self, task: &Task) -> Outcome {
@@ -297,7 +299,16 @@ impl Operator {
                 }
                 match self.cluster.carry_out(&subject, step).await {
                     Ok(lessons) => lessons.into_iter().for_each(|lesson| learn(&mut learned, lesson)),
-                    Err(Failure::Conflict) => return Outcome::Conflict,
+                    Err(Failure::Conflict) => {
+                        let conflicts = self.failures_of(task).conflicts;
+                        if !step.is_of_numaflow() || conflicts < WEATHER || !learned.silences.is_empty() {
+                            return Outcome::Conflict;
+                        }
+                        // Somebody is faster each time, or says so: deadlines go on counting.
+                        learned.silences.push(overtaken(step));
+                        refused.push(step.clone());
+                        break;
+                    }
                     Err(Failure::Terminating) => {
                         if learned.terminating {
                             return Outcome::Refused(None);
@@ -320,7 +331,7 @@ impl Operator {
                         tracing::warn!(?task, says = silence.message, "no usable answer, trying again");
                         // Once or twice is weather; after that the user is told, and deadlines go on counting.
                         if (silence.about == About::Own && !step.is_of_numaflow())
-                            || (self.failures_of(task) < PATIENCE && !matches!(step, Step::CheckNumaflow { .. }))
+                            || (self.failures_of(task).others < PATIENCE && !matches!(step, Step::CheckNumaflow { .. }))
                             || !learned.silences.is_empty()
                         {
                             return Outcome::Failed(silence.message);
@@ -517,15 +528,28 @@ fn good<'d, T>(task: &Task, decoded: &'d Decoded<T>) -> Option<&'d Arc<T>> {
     }
 }
 
-/// What is said of a write that does not last.
-fn not_kept(step: &Step) -> Refusal {
-    let (about, what) = match step {
+/// What a write of Numaflow's objects is about, and the object.
+fn of_numaflow(step: &Step) -> (About, String) {
+    match step {
         Step::PatchNumaflow { kind, object, .. } => (About::Steering, format!("{kind}/{}", object.name)),
+        Step::DeleteNumaflow { kind, object } => (About::Own, format!("{kind}/{}", object.name)),
         Step::ApplyNumaflow { kind, body, .. } => {
             (About::Own, format!("{kind}/{}", body["metadata"]["name"].as_str().unwrap_or_default()))
         }
         _ => (About::Own, "an object".to_owned()),
-    };
+    }
+}
+
+/// What is said where somebody else was faster again and again.
+fn overtaken(step: &Step) -> Refusal {
+    let (about, what) = of_numaflow(step);
+    let message = format!("{what}: the server says again and again that somebody else has just changed it");
+    Refusal { about, reason: "Conflict".to_owned(), message }
+}
+
+/// What is said of a write that does not last.
+fn not_kept(step: &Step) -> Refusal {
+    let (about, what) = of_numaflow(step);
     let message = format!(
         "{what}: what is written is changed back at once, by a webhook, another controller or the server's own defaults"
     );

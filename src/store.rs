@@ -200,6 +200,12 @@ impl<T> Store<T> {
         }
     }
 
+    /// Whether a watch has listed what it sees.
+    #[must_use]
+    pub fn has_listed(&self, watch: &str) -> bool {
+        !self.lock().pending.contains(watch)
+    }
+
     /// Whether what is known may be old, because a watch failed and has not been heard of for long.
     #[must_use]
     pub fn stale(&self) -> bool {

@@ -356,6 +356,8 @@ impl World {
     #[must_use]
     pub fn dependants(&self, namespace: &str) -> Dependants {
         let mut dependants = Dependants::default();
+        // A namespace that cannot be watched says nothing about the others.
+        let watch = self.watch_of(namespace);
         let mut add = |kind: &str, synced: bool, found: Vec<(String, String)>| {
             if !synced {
                 dependants.unlisted.push(kind.to_owned());
@@ -365,12 +367,16 @@ impl World {
         };
         let isb =
             self.isb_services.in_namespace(namespace).into_iter().map(|(name, i)| (name, i.instance().to_owned()));
-        add("InterStepBufferService", self.isb_services.synced(), isb.collect());
+        add("InterStepBufferService", self.isb_services.has_listed(watch), isb.collect());
         let mono =
             self.mono_vertices.in_namespace(namespace).into_iter().map(|(name, m)| (name, m.instance().to_owned()));
-        add("MonoVertex", self.mono_vertices.synced(), mono.collect());
+        add("MonoVertex", self.mono_vertices.has_listed(watch), mono.collect());
         let pipelines = self.pipelines.in_namespace(namespace).into_iter();
-        add("Pipeline", self.pipelines.synced(), pipelines.map(|(name, p)| (name, p.instance().to_owned())).collect());
+        add(
+            "Pipeline",
+            self.pipelines.has_listed(watch),
+            pipelines.map(|(name, p)| (name, p.instance().to_owned())).collect(),
+        );
         dependants
     }
 

@@ -67,7 +67,8 @@ pub struct IsbStrategySpec {
     /// How long its pipelines may take to drain before it is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ppnd: Option<PpndSpec>,
-    /// How long it may take to be healthy after a change, and how often that is looked at.
+    /// How long it may take to be healthy after a change (`deadline`), and how often that is looked at (`interval`). It is
+    /// believed once all of its pods bear it out: `window` is accepted, and without effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assessment: Option<AssessmentSpec>,
     /// Settings of progressive upgrades. Accepted, and without effect in this release.

@@ -85,6 +85,8 @@ impl Turn<'_> {
         let now = self.now;
         match self.as_asked(&wanted).tries(self.next.last_attempt.as_ref(), now) {
             Tries::Now => {}
+            // What somebody deletes is about another one, whatever was given up of this.
+            Tries::Never if child.deleting => {}
             Tries::Never => {
                 let (tidy, last) = (self.tidy(), self.next.last_attempt.clone().unwrap_or_default());
                 return self.finish(tidy, Summary::failed(&last.reason, &last.message));

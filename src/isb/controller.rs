@@ -39,7 +39,7 @@ impl Turn<'_> {
         unknown.then(|| {
             format!(
                 "spec.interStepBufferService.spec.jetstream.version: the running Numaflow controller has no JetStream \
-                 {version:?}; it has {}. Nothing was paused; choose one of these, or upgrade the controller first",
+                 {version:?}; it has {}. No pipeline is paused for that",
                 known.join(", ")
             )
         })

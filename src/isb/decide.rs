@@ -48,6 +48,8 @@ pub(super) struct Turn<'a> {
     pub(super) next: IsbServiceRolloutStatus,
     pub(super) events: Vec<Event>,
     pub(super) again_after: Option<Duration>,
+    /// Whether a change is applied without anybody being paused for it.
+    pub(super) applies_directly: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -72,6 +74,7 @@ impl<'a> Turn<'a> {
             next,
             events: Vec::new(),
             again_after: None,
+            applies_directly: false,
         }
     }
 
@@ -127,6 +130,11 @@ impl<'a> Turn<'a> {
         };
         if let Some(words) = self.unknown_version(&wanted) {
             let steps = self.tidy();
+            if self.s.upgrading.contains(wanted.instance()) {
+                let words = format!("waiting for the upgrade of its controller: {words}");
+                return self.finish(steps, Summary::pending("VersionUnknown", &words));
+            }
+            let words = format!("{words}; choose one of these, or upgrade the controller first");
             return self.finish(steps, Summary::failed("VersionUnknown", &words));
         }
         let Some(child) = self.child else { return self.make() };
@@ -163,12 +171,15 @@ impl<'a> Turn<'a> {
             // What was given up is not asked for any more.
             self.next.last_attempt = None;
             let steps = self.tidy();
-            let report = self.standing(child);
-            return self.finish(steps, report);
+            return match self.standing(child) {
+                Ok(report) => self.finish(steps, report),
+                Err(look) => Plan::of(vec![look]),
+            };
         }
-        if let Some(refusal) = self.steering_refusal().cloned() {
+        if let Some(refusal) = self.steering_refusal().cloned().filter(|_| *pending == Pending::Drift) {
             return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
         }
+        self.applies_directly = matches!(pending, Pending::Direct(_));
         let steps = match self.wanted_for(&child.version.name) {
             Ok(wanted) => self.applying(child, &wanted),
             Err(_) => Vec::new(),

@@ -48,7 +48,7 @@ pub(super) fn decide(mut turn: Turn<'_>) -> Plan {
             "being deleted, waiting for the API server to serve InterStepBufferServices, to see whether one is left",
         );
     }
-    if !s.unknown.is_empty() || s.unlisted {
+    if !s.unknown.is_empty() {
         let mut unknown = s.unknown.clone();
         if unknown.is_empty() {
             unknown.push("Pipelines".to_owned());

@@ -2,7 +2,7 @@
 
 use super::{change::Pending, decide::Turn, judge::Health};
 use crate::{
-    api::{DrainProgress, IsbChange, IsbStage},
+    api::{DrainProgress, IsbChange, IsbStage, Strategy},
     drain::{Asking, Beginning, Ending, Scope, not_drained, standing},
     plan::{Event, Plan},
     summary::Summary,
@@ -23,7 +23,8 @@ impl<'a> Turn<'a> {
             what: format!("the drain for {}", Self::change_in_words(change)),
             scope: Scope::Isb(services),
             pipelines: &self.s.pipelines,
-            unlisted: self.s.unlisted,
+            // What is not listed is waited for before anything is decided.
+            unlisted: false,
             timeout: self.manner.drain_timeout,
             on_timeout: self.manner.on_drain_timeout,
             force: self.force(),
@@ -38,9 +39,10 @@ impl<'a> Turn<'a> {
         let beginning = asking.begin(false, &mut self.in_status());
         match beginning {
             Beginning::LeftOut(drain) => self.drained(change, drain),
-            Beginning::Held => self.drop_change(&change, "it is held"),
+            // Nothing holds it back here.
+            Beginning::Held => self.drop_change(&change, "it is held back"),
             Beginning::Asked(drain, words) => {
-                let words = format!("{words}; then {}", Self::change_in_words(&change));
+                let words = format!("{words}; {}", self.then(&change));
                 self.next.change = Some(IsbChange {
                     stage: IsbStage::Drain.as_str().to_owned(),
                     stage_started_at: Some(self.stamp()),
@@ -86,7 +88,7 @@ impl<'a> Turn<'a> {
             }
             Ending::Waiting { drain, words, again_after } => {
                 self.again_after = again_after;
-                let words = format!("{words}; then {}", Self::change_in_words(&change));
+                let words = format!("{words}; {}", self.then(&change));
                 self.next.change = Some(IsbChange { drain: Some(drain), ..change });
                 self.finish(Vec::new(), Summary::pending("Draining", &words))
             }
@@ -130,5 +132,14 @@ impl<'a> Turn<'a> {
         self.next.last_attempt = None;
         self.end(&IsbChange { drain: Some(drain), ..change }, "done");
         self.finish(Vec::new(), Summary::pending("Moving", &words))
+    }
+
+    /// What comes after the drain, in words.
+    fn then(&self, change: &IsbChange) -> String {
+        let mut words = format!("then {}", Self::change_in_words(change));
+        if self.manner.strategy == Strategy::Progressive {
+            words.push_str("; in this release such a change pauses and drains under strategy progressive too");
+        }
+        words
     }
 }

@@ -202,7 +202,7 @@ impl Turn<'_> {
         }
         // A drain that was ended or left out for a reason is as good as over.
         let over = !drain.ended.is_empty();
-        if !asked && !over && (answers.managed > 0 || answers.unlisted) {
+        if !asked && !over && answers.managed > 0 {
             return Err("there are pipelines by now that were not asked to pause");
         }
         Ok(!asked || over || answers.settled())

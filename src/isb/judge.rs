@@ -14,7 +14,7 @@ use crate::{
 
 /// Time for which one must say that it is healthy, where it was not seen to be on its way: it says so for a moment when it is
 /// about to be changed, too.
-const SURE: Duration = Duration::from_secs(2);
+pub(super) const SURE: Duration = Duration::from_secs(2);
 /// Time after which Numaflow's saying that it cannot be deployed is believed.
 const BELIEVED: Duration = Duration::from_secs(10);
 

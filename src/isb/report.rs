@@ -1,17 +1,27 @@
 //! What is said about an ISB service: phase, message, conditions. Pure.
 
-use super::decide::Turn;
+use std::time::Duration;
+
+use super::{
+    decide::Turn,
+    judge::{Health, SURE},
+};
 use crate::{
-    api::{Condition, ConditionType, Conditions, IsbStage, Phase},
+    api::{Condition, ConditionType, Conditions, Phase},
     drain,
     numaflow::LiveIsb,
+    plan::Step,
     summary::{Summary, Unready},
+    time::{elapsed, is_ahead},
     words::list,
 };
 
 impl Turn<'_> {
     /// What the one comes to that is as it should be.
-    pub(super) fn standing(&self, child: &LiveIsb) -> Summary {
+    ///
+    /// # Errors
+    /// Only this look can tell.
+    pub(super) fn standing(&mut self, child: &LiveIsb) -> Result<Summary, Step> {
         let name = &child.version.name;
         let moving: Vec<String> = self
             .others()
@@ -22,7 +32,7 @@ impl Turn<'_> {
             .collect();
         if !moving.is_empty() {
             let words = format!("waiting for {} to be made anew on InterStepBufferService/{name}", list(&moving, 5));
-            return Summary::pending("Moving", &words);
+            return Ok(Summary::pending("Moving", &words));
         }
         let kept: Vec<String> = self
             .others()
@@ -42,23 +52,45 @@ impl Turn<'_> {
         let (healthy, _, message) = health(child);
         let was = self.stored.phase == Phase::deployed()
             && self.s.rollout.status.as_ref().map(|s| s.observed_generation) == Some(self.next.observed_generation);
-        match healthy {
-            Some(true) => deployed,
+        Ok(match healthy {
             // Trouble of one that was deployed is said in conditions.
             _ if was => deployed,
+            Some(true) => return self.proven(child, deployed),
             _ if child.is_observed() && child.phase == "Failed" => Summary::failed("ISBSvcFailed", &message),
             _ => Summary::pending("Progressing", &format!("waiting for {message}")),
-        }
+        })
+    }
+
+    /// What it says right after a change may be about what was before: its StatefulSet is asked, and once more a little later.
+    fn proven(&mut self, child: &LiveIsb, deployed: Summary) -> Result<Summary, Step> {
+        let name = format!("InterStepBufferService/{}", child.version.name);
+        Ok(match self.health(&child.version.name, child.instance())? {
+            Health::Good => {
+                let begun = |c: &&Condition| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True";
+                let begun = self.stored.conditions.iter().find(begun).map(|c| c.last_transition_time.clone());
+                let begun = begun.filter(|at| !is_ahead(at, self.now));
+                let sure = begun.map_or(Duration::ZERO, |at| SURE.saturating_sub(elapsed(Some(&at), self.now)));
+                if sure.is_zero() {
+                    return Ok(deployed);
+                }
+                self.again(sure);
+                Summary::pending("Progressing", &format!("{name} says that it is healthy; looking once more"))
+            }
+            Health::Bad { lacks, .. } => {
+                self.look_again(SURE);
+                Summary::pending("Progressing", &format!("waiting for {name}: {lacks}"))
+            }
+            Health::Unknown(words) => {
+                self.again(self.manner.interval);
+                Summary::blocked("NoAnswer", &format!("{name}: {words}"))
+            }
+        })
     }
 
     /// Whether this is about something that the server refused before, and that is about to be tried again.
     pub(super) fn is_another_try(&self, summary: &Summary) -> bool {
-        let retried = |c: &Condition| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True";
-        summary.is_pending()
-            && self.stored.phase == Phase::failed()
-            && self.stored.observed_generation == self.next.observed_generation
-            && self.stored.conditions.iter().any(retried)
-            && self.next.change.is_none()
+        let same = self.stored.observed_generation == self.next.observed_generation && self.next.change.is_none();
+        same && summary.is_another_try(&self.stored.phase, &self.stored.conditions)
     }
 
     /// Writes phase, message and conditions into the status in the making.
@@ -78,9 +110,11 @@ impl Turn<'_> {
         let (asks, reason, message) = drain::condition(self.next.pause_request.as_ref(), |_| "a change".to_owned());
         conditions.set(ConditionType::PausingPipelines, Some(asks), reason, &message, generation, now);
         conditions.remove(ConditionType::Deleting);
-        let beside = self.next.change.as_ref().is_some_and(|c| IsbStage::parse(&c.stage) == Some(IsbStage::Beside));
-        let draining = self.next.change.is_some() && !beside;
-        let strategy = if draining { "PipelinePauseAndDrain" } else { "" };
+        let strategy = match (&self.next.change, self.applies_directly) {
+            (Some(_), _) => "PipelinePauseAndDrain",
+            (None, true) => "DirectApply",
+            (None, false) => "",
+        };
         strategy.clone_into(&mut self.next.upgrade_in_progress);
         summary.write(&mut self.next, conditions, unready.as_ref(), now);
     }

@@ -8,11 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    api::{IsbServiceRollout, Strategy},
-    changes::Rules,
-    drain::PipelineSeen,
-    numaflow::LiveIsb,
-    pipeline::snapshot::Controller,
+    api::IsbServiceRollout, changes::Rules, drain::PipelineSeen, numaflow::LiveIsb, pipeline::snapshot::Controller,
     plan::Learned,
 };
 
@@ -35,12 +31,10 @@ pub struct Snapshot {
     pub controllers: BTreeMap<String, Controller>,
     /// What the controllers are told about ISB services, by instance, where that can be read.
     pub settings: BTreeMap<String, Arc<Value>>,
+    /// Instances whose controllers are about to be other ones: what they are told may be something else soon.
+    pub upgrading: BTreeSet<String>,
     /// Pipelines in the namespace, on any ISB service.
     pub pipelines: Vec<PipelineSeen>,
-    /// Whether pipelines could not be listed.
-    pub unlisted: bool,
-    /// Strategy of the namespace.
-    pub strategy: Strategy,
     /// Which changes of ISB services need what.
     pub rules: Arc<Rules>,
     /// What this turn has learned from the server.

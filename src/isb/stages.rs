@@ -60,8 +60,9 @@ impl Turn<'_> {
 
     /// Puts the drain of a change that ends on record, and lets pipelines go.
     pub(super) fn end(&mut self, change: &IsbChange, why: &str) {
-        if let Some(text) = self.force() {
-            // It was for this change, and is not left over for the next.
+        let superseded = self.superseded(change) && self.wanted.is_ok();
+        if let Some(text) = self.force().filter(|_| !superseded) {
+            // It was for this change, and is not left over for the next. What came with another spec is for that.
             self.in_status().use_force(&text, "nothing: the change that it was for ended before");
         }
         self.in_status().withdraw();

@@ -48,7 +48,7 @@ impl<'a> Turn<'a> {
 
     /// Removes what nobody uses any more.
     pub(super) fn tidy(&mut self) -> Vec<Step> {
-        if self.s.unlisted || self.refusal().is_some() {
+        if self.refusal().is_some() {
             return Vec::new();
         }
         let mut steps = Vec::new();

@@ -22,6 +22,8 @@ use crate::{
 const LOOK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// Time in which nothing is said about what a pause waits for.
 const FRESH: Duration = Duration::from_secs(3);
+/// Time after which pods that cannot be read are not waited for.
+const UNREADABLE: Duration = Duration::from_secs(35);
 
 /// How the wanted phase stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +94,11 @@ impl Turn<'_> {
             let (waiting, lost) = plane.not_paused(self.now);
             if waiting.is_empty() {
                 self.settle(child, &mut pause, lost);
+                return Steering::Settled;
+            }
+            if let Some(why) = plane.unreadable.clone().filter(|_| waited >= UNREADABLE) {
+                // Nothing is lost by a change that meets a pod; by one that stays paused for ever something is.
+                self.settle(child, &mut pause, vec![format!("they cannot be read: {why}")]);
                 return Steering::Settled;
             }
             // Pods are not watched.

@@ -35,10 +35,11 @@ pub(super) fn seen(
 
 fn of(rollout: &IsbServiceRollout, services: &[(String, Arc<LiveIsb>)]) -> IsbRollout {
     let status = rollout.status.as_ref();
-    let child = status.map(|s| s.child.clone()).unwrap_or_default();
-    let (children, _) = super::children(services.to_vec(), &rollout.metadata, &child);
+    let recorded = status.map(|s| s.child.as_str()).unwrap_or_default();
+    let (children, _) = super::children(services.to_vec(), &rollout.metadata, recorded);
     IsbRollout {
-        child,
+        // What is on record may be gone, or be what somebody wrote there.
+        child: children.get(recorded).map(|_| recorded.to_owned()).unwrap_or_default(),
         unreadable: false,
         deleting: rollout.metadata.deletion_timestamp.is_some(),
         children: children.into_keys().collect(),
@@ -63,7 +64,7 @@ fn request(rollout: &IsbServiceRollout, known: &IsbRollout) -> Option<Request> {
     // What is made beside has nothing in it yet that could be lost.
     let beside = change.map(|c| c.to.as_str()).unwrap_or_default();
     let mut names: BTreeSet<&String> = known.children.iter().collect();
-    names.insert(&known.child);
+    names.insert(&status.child);
     let names = names.into_iter().filter(|name| !name.is_empty() && *name != beside).cloned().collect();
     let changes = |stage| matches!(stage, IsbStage::Apply | IsbStage::Confirm | IsbStage::RollBack);
     let changing = change.and_then(|c| IsbStage::parse(&c.stage)).is_some_and(changes);

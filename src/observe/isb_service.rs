@@ -38,10 +38,9 @@ pub fn isb_service(
         served: world.serves_isb_services(namespace),
         unknown: world.unknown_for_pipelines(namespace),
         settings: all_told(world, settings, namespace, &controllers),
+        upgrading: controllers.iter().filter_map(|c| upgrading(c)).collect(),
         controllers: health(&controllers),
         pipelines: seen(world, namespace),
-        unlisted: !world.pipelines.synced(),
-        strategy: world.defaults(namespace).strategy,
         rules: world.rules(Kind::InterStepBufferService),
         learned: learned.clone(),
     }
@@ -73,4 +72,11 @@ fn told(
     let definition = revisions.iter().find(|r| r.name == *revision)?.definition.clone()?;
     let manifest = rendered(world, settings, &definition, instance).ok()?;
     Some((instance.clone(), manifest.isbsvc.clone()?))
+}
+
+/// The instance of a controller that is about to be another one, or whose rollout has not looked at its spec yet.
+fn upgrading(rollout: &NumaflowControllerRollout) -> Option<String> {
+    let status = rollout.status.as_ref()?;
+    let under_way = status.upgrade.is_some() || Some(status.observed_generation) != rollout.metadata.generation;
+    under_way.then(|| rollout.spec.controller.instance().to_owned())
 }

@@ -25,6 +25,10 @@ struct Asks<'a> {
     /// Instance and revision: what is promoted says which ISB services its controller knows.
     promoted: Option<(&'a str, &'a str)>,
     attempted: Option<&'a str>,
+    /// Stage of the upgrade: in some of them what it brings is what its controller is told.
+    stage: Option<&'a str>,
+    /// Generation of the spec that it is about.
+    generation: i64,
     gone: bool,
 }
 
@@ -34,6 +38,8 @@ impl<'a> Asks<'a> {
             request: status.pause_request.as_ref(),
             promoted: status.promoted.as_ref().map(|p| (p.instance_id.as_str(), p.revision.as_str())),
             attempted: status.upgrade.as_ref().map(|u| u.instance_id.as_str()),
+            stage: status.upgrade.as_ref().map(|u| u.stage.as_str()),
+            generation: status.observed_generation,
             gone: status.controller_unavailable.as_ref().is_some_and(|c| c.gone),
         })
     }

@@ -15,7 +15,7 @@ use crate::{
         faults::Faults,
         numaflow,
         pipelines::{poke, turn},
-        production::{image_of, is_rolled},
+        production::{image, image_of, is_rolled},
         requesters::{BAD, By, Requester},
         rollouts::Stage,
         stays,
@@ -42,20 +42,24 @@ async fn a07_pipelines_stay_paused_while_a_single_broker_of_the_old_version_is_l
     // One broker after the other gets ready so late that there is a while with one of three updated.
     turn(team, "InterStepBufferService", &service, "pod-takes", json!("4s")).await;
     requester.change(1).await;
-    requester.reaches(1, "Confirm").await;
     let set = format!("isbsvc-{service}-js");
+    let new = image_of(By::Isb.version(1));
+    let is_done = |set: &Value| image(set) == new && is_rolled(set);
     let mut seen = Vec::new();
     eventually("all brokers are rolled", async || {
         let now = serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap();
+        if image(&now) != new {
+            return Err("not changed yet".to_owned());
+        }
         let pipeline = team.live_pipeline("my").await;
         let updated = now["status"]["updatedReplicas"].as_i64();
-        // Read after the StatefulSet: what is not rolled now was not rolled when the pipeline was read either.
-        if !is_rolled(&serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap()) {
-            seen.push(updated);
-            is_paused(&pipeline).unwrap_or_else(|why| panic!("{updated:?} are updated, and it is to run: {why}"));
-            return Err(format!("{updated:?} updated"));
+        // Read after the pipeline: what is not rolled now was not rolled when the pipeline was read either.
+        if is_done(&serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap()) {
+            return Ok(());
         }
-        Ok(())
+        seen.push(updated);
+        is_paused(&pipeline).unwrap_or_else(|why| panic!("{updated:?} are updated, and it is to run: {why}"));
+        Err(format!("{updated:?} updated"))
     })
     .await;
     println!("updated, at each look: {seen:?}");
@@ -94,6 +98,51 @@ async fn a10_a_service_that_its_controller_has_not_looked_at_is_not_taken_for_he
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a10_a_change_that_pauses_nobody_is_deployed_when_the_brokers_have_it_and_not_when_the_service_says_so() {
+    let (stage, requester, _operator) = begin("a10-direct", &[("my", json!({}))]).await;
+    let team = stage.team();
+    let service = requester.service_name().await;
+    for (knob, value) in [("stale-health", "1s"), ("pod-takes", "2s")] {
+        turn(team, "InterStepBufferService", &service, knob, json!(value)).await;
+    }
+    let limit = json!({"containerTemplate": {"resources": {"limits": {"memory": "3Gi"}}}});
+    requester.edit(json!({"spec": {"interStepBufferService": {"spec": {"jetstream": limit}}}})).await;
+    let set = format!("isbsvc-{service}-js");
+    let before = team.get::<StatefulSet>(&set).await.metadata.generation;
+    let deployed = eventually("deployed", async || {
+        let rollout = team.get::<IsbServiceRollout>("default").await;
+        let status = rollout.status.unwrap_or_default();
+        let current = Some(status.observed_generation) == rollout.metadata.generation;
+        let now = serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap();
+        if current && status.phase.as_str() == "Deployed" { Ok(now) } else { Err(status.message) }
+    })
+    .await;
+    assert!(deployed["metadata"]["generation"].as_i64() > before && is_rolled(&deployed), "{}", deployed["status"]);
+    team.pipeline_runs("my").await;
+    stage.at_rest().await;
+    assert_eq!(stage.recorder.flips("my-0").len(), 0, "nobody is paused for a limit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b10_another_strategy_in_mid_drain_ends_the_drain_or_goes_on_with_it_and_leaves_nothing_paused() {
+    let (stage, requester, _operator) = begin("b10-isb", &[("slow", json!({"drains-after": "5s"}))]).await;
+    let team = stage.team();
+    requester.change(1).await;
+    requester.draining(1, &["slow-0"]).await;
+    team.configure("strategy", json!({"upgradeStrategy": "progressive"})).await;
+    requester.deployed(1).await;
+    team.pipeline_runs("slow").await;
+    stage.at_rest().await;
+    requester.change(2).await;
+    requester.draining(2, &["slow-0"]).await;
+    stage.recorder.changes_may_lose_data();
+    team.configure("strategy", json!({"upgradeStrategy": "no-strategy"})).await;
+    requester.deployed(2).await;
+    team.pipeline_runs("slow").await;
+    stage.at_rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn d02_edits_of_a_service_while_pipelines_drain_for_it_end_in_one_roll_to_the_last_one() {
     let (stage, requester, _operator) = begin("d02-isb", &[("slow", json!({"drains-after": "4s"}))]).await;
     let team = stage.team();
@@ -111,7 +160,7 @@ async fn d02_edits_of_a_service_while_pipelines_drain_for_it_end_in_one_roll_to_
     team.pipeline_runs("slow").await;
     assert_eq!(revision().await, before.map(|g| g + 1), "one roll, to the last one");
     let now = serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap();
-    assert_eq!(crate::support::production::image(&now), image_of(By::Isb.version(2)));
+    assert_eq!(image(&now), image_of(By::Isb.version(2)));
     stage.at_rest().await;
 
     // Back to what it is, in mid-drain: nothing rolls at all.
@@ -182,7 +231,7 @@ async fn a_version_that_its_controller_does_not_know_pauses_nobody_and_says_whic
     let version =
         |version: &str| json!({"spec": {"interStepBufferService": {"spec": {"jetstream": {"version": version}}}}});
     requester.edit(version("9.9.9")).await;
-    let view = requester.failed(&["has no JetStream \"9.9.9\"", "2.10, 2.11", "Nothing was paused"]).await;
+    let view = requester.failed(&["has no JetStream \"9.9.9\"", "2.10, 2.11", "No pipeline is paused for that"]).await;
     println!("{}", view.message);
     requester.edit(version("2.11")).await;
     requester.deployed(1).await;
@@ -204,7 +253,7 @@ async fn a_roll_that_never_ends_is_taken_back_and_pipelines_run_on_what_there_wa
     team.pipeline_runs("my").await;
     let set = format!("isbsvc-{}-js", requester.service_name().await);
     let now = serde_json::to_value(team.get::<StatefulSet>(&set).await).unwrap();
-    assert_eq!(crate::support::production::image(&now), image_of(By::Isb.version(0)));
+    assert_eq!(image(&now), image_of(By::Isb.version(0)));
     requester.change(1).await;
     requester.deployed(1).await;
     team.pipeline_runs("my").await;

@@ -1,5 +1,7 @@
 //! Stories of controllers that are gone, and of clocks.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::{in_place::in_stage, model::State, *};
@@ -160,5 +162,22 @@ fn a_clock_that_was_fast_does_not_hold_up_what_the_server_had_refused() {
     m.now = at(1000);
     m.server.refuses = None;
     m.wait(3);
+    m.assert_good();
+}
+
+#[test]
+fn a_version_that_only_the_coming_controller_knows_waits_for_it_and_is_no_failure() {
+    let mut m = Model::deployed(&[Rule::Drains(0)]);
+    m.versions = Some(vec!["2.10"]);
+    m.upgrading = BTreeSet::from([String::new()]);
+    m.set_version("2.12");
+    m.settle();
+    assert_eq!((m.asks(), m.phase().as_str()), (false, "Pending"), "{}", m.message());
+    assert!(m.message().contains("waiting for the upgrade of its controller"), "{}", m.message());
+    m.upgrading.clear();
+    m.settle();
+    assert_eq!((m.asks(), m.phase().as_str()), (false, "Failed"), "{}", m.message());
+    m.versions = Some(vec!["2.10", "2.12"]);
+    m.settle();
     m.assert_good();
 }

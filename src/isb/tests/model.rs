@@ -43,7 +43,8 @@ pub struct Model {
     pub pipes: BTreeMap<String, Pipe>,
     pub served: bool,
     pub unknown: Vec<String>,
-    pub unlisted: bool,
+    /// Instances whose controllers are being upgraded.
+    pub upgrading: BTreeSet<String>,
     /// Instances whose controllers are gone.
     pub gone: BTreeSet<String>,
     /// Versions that the controllers know, where that can be read.
@@ -119,7 +120,7 @@ impl Model {
             pipes: BTreeMap::new(),
             served: true,
             unknown: Vec::new(),
-            unlisted: false,
+            upgrading: BTreeSet::new(),
             gone: BTreeSet::new(),
             versions: Some(vec!["2.10", "2.12", "2.14", "sick", "failing"]),
             undecodable: false,
@@ -334,8 +335,7 @@ impl Model {
             controllers: instances.clone().map(|i| (i.clone(), Controller { gone: self.gone.contains(&i) })).into(),
             settings: instances.into_iter().filter(|_| self.versions.is_some()).map(|i| (i, told.clone())).collect(),
             pipelines: self.pipelines_seen(),
-            unlisted: self.unlisted,
-            strategy: self.strategy,
+            upgrading: self.upgrading.clone(),
             rules: self.rules.clone(),
             learned: self.learned.clone(),
         }

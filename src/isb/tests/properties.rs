@@ -31,7 +31,6 @@ enum Happening {
     Versions(bool),
     Unreadable(bool),
     Unknown(bool),
-    Unlisted(bool),
     Undecodable(bool),
     Served(bool),
     Refuses(usize),
@@ -77,7 +76,6 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<bool>().prop_map(H::Versions),
         1 => any::<bool>().prop_map(H::Unreadable),
         1 => any::<bool>().prop_map(H::Unknown),
-        1 => any::<bool>().prop_map(H::Unlisted),
         1 => any::<bool>().prop_map(H::Undecodable),
         1 => any::<bool>().prop_map(H::Served),
         2 => (0..REFUSED.len()).prop_map(H::Refuses),
@@ -164,7 +162,6 @@ fn happen(m: &mut Model, what: &Happening) {
         }
         Happening::Unreadable(yes) => m.unreadable = *yes,
         Happening::Unknown(yes) => m.unknown = if *yes { vec!["PipelineRollouts".to_owned()] } else { Vec::new() },
-        Happening::Unlisted(yes) => m.unlisted = *yes,
         Happening::Undecodable(yes) => m.undecodable = *yes,
         Happening::Served(yes) => {
             m.served = *yes;
@@ -260,7 +257,7 @@ fn meddle_with_status(m: &mut Model, what: u8) {
 fn heal(m: &mut Model) {
     m.unknown.clear();
     m.gone.clear();
-    (m.unlisted, m.undecodable, m.unreadable, m.served) = (false, false, false, true);
+    (m.undecodable, m.unreadable, m.served) = (false, false, true);
     m.versions = Some(vec!["2.10", "2.12", "2.14", "sick", "failing"]);
     m.server = Default::default();
     m.strategy = api::Strategy::Progressive;

@@ -2,6 +2,7 @@
 //! test says which suite it comes from. Suites that run with each strategy do so here.
 
 mod concurrent;
+mod functional_monovertex;
 mod functional_pipeline;
 mod ppnd;
 mod rollback;

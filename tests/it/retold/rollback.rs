@@ -1,10 +1,11 @@
 //! rollback: what was changed is changed back while it is on its way. Without trials beside what runs, which come later.
 
 use kube::ResourceExt;
-use numaplane::api::PipelineRollout;
+use numaplane::api::{IsbServiceRollout, IsbServiceRolloutStatus, PipelineRollout};
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, PIPELINE, begin, spec, with_each_strategy};
+use super::{CONTROLLER, PIPELINE, SERVICE, begin, spec, with_each_strategy};
+use crate::support::pipelines::turn;
 
 with_each_strategy!(
     everything_that_is_changed_and_changed_back_at_once_ends_as_it_was,
@@ -35,9 +36,23 @@ async fn everything_that_is_changed_and_changed_back_at_once_ends_as_it_was(stra
             team.edit::<PipelineRollout>(PIPELINE, json!({"spec": {"pipeline": {"spec": pipeline}}})),
         );
     };
-    change("1.8.1", "latest", other()).await;
-    team.service_until("has heard of it", |s| s.observed_generation > 1).await;
-    change("1.8.0", "2.10", spec()).await;
+    // At once, and in mid-roll.
+    for mid_roll in [false, true] {
+        let asked = team.get::<IsbServiceRollout>(SERVICE).await.metadata.generation.unwrap_or_default();
+        if mid_roll {
+            let (service, _) = team.service_runs().await;
+            turn(team, "InterStepBufferService", &service, "pod-takes", json!("1s")).await;
+        }
+        change("1.8.1", "latest", other()).await;
+        if mid_roll && strategy != "no-strategy" {
+            let rolls = |s: &IsbServiceRolloutStatus| s.change.as_ref().is_some_and(|c| c.stage == "Confirm");
+            team.service_until("is being rolled", rolls).await;
+        } else {
+            team.service_until("has heard of it", |s| s.observed_generation > asked).await;
+        }
+        change("1.8.0", "2.10", spec()).await;
+        team.all_well("1.8.0").await;
+    }
 
     let pipeline = team.all_well("1.8.0").await;
     assert_eq!(pipeline.data["spec"]["vertices"].as_array().unwrap().len(), 3);
