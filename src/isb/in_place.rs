@@ -164,7 +164,8 @@ impl Turn<'_> {
 
     /// Begins to take a change back.
     fn take_back(self, change: IsbChange, child: &LiveIsb, reason: &str, words: &str) -> Plan {
-        let change = IsbChange { reason: reason.to_owned(), message: words.to_owned(), ..change };
+        let generation = self.next.observed_generation;
+        let change = IsbChange { generation, reason: reason.to_owned(), message: words.to_owned(), ..change };
         if change.before.is_none() || child.deleting {
             return self.give_up(&change, reason, words);
         }

@@ -10,6 +10,7 @@ use crate::{
     drain::{closed, force},
     plan::{Event, Plan, Refusal},
     summary::Summary,
+    wrapped::Now,
 };
 
 /// Reason for taking back what nobody has judged.
@@ -106,9 +107,12 @@ impl Turn<'_> {
             return self.drop_change(change, words);
         }
         let words = format!("{words}; change the spec, or the annotation numaplane.numaproj.io/retry, to try again");
-        let now = self.now;
         if let Ok(wanted) = self.wanted.clone() {
-            self.next.last_attempt = Some(self.as_asked(&wanted).failed(reason, &words, now));
+            // One that was taken back was judged before that; what was edited meanwhile makes another attempt.
+            let judged = change.stage == IsbStage::RollBack.as_str();
+            let generation = if judged { change.generation } else { self.next.observed_generation };
+            let attempt = Now { generation, ..self.as_asked(&wanted) };
+            self.next.last_attempt = Some(attempt.failed(reason, &words, self.now));
         }
         self.events.push(Event { warning: true, reason: "ChangeFailed", note: words.clone() });
         self.end(change, reason);
