@@ -169,6 +169,11 @@ fn a_service_of_a_change_before_whose_making_was_not_answered_is_not_taken_for_t
     assert_eq!(m.status().change.unwrap().to, "isb-1");
     // Only now the server does what it was asked for by the change before.
     m.carry_out(&made[0]);
+    for _ in 0..20 {
+        m.turn();
+        m.others();
+        assert_ne!(m.child(), "isb-1", "nobody moves to what is not asked for");
+    }
     m.settle();
     m.assert_good();
     assert_eq!(m.child(), "isb-2");
