@@ -163,7 +163,7 @@ fn while_anything_is_unknown_nobody_is_asked_and_nothing_is_changed() {
     m.set_version("2.12");
     m.settle();
     assert_eq!((m.asks(), m.version().as_str()), (false, "2.10"));
-    assert!(m.message().contains("PipelineRollouts"), "{}", m.message());
+    assert!(m.message().contains("waiting for Pipelines"), "{}", m.message());
     m.unknown.clear();
     m.settle();
     m.assert_good();
