@@ -357,9 +357,14 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(64), failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_crash_after_any_step_ends_as_without(
-        changes in proptest::collection::vec((0..VERSIONS.len(), 1u8..3, 0usize..6), 1..4),
+        changes in proptest::collection::vec((0..VERSIONS.len(), 1u8..3, 0usize..6), 1..3),
         rule in 0..3usize,
     ) {
         let end = |crashes: bool| {
@@ -368,7 +373,7 @@ proptest! {
             for (version, volume, writes) in &changes {
                 m.set_version(VERSIONS[*version]);
                 m.set_volume(&format!("{volume}Gi"));
-                for _ in 0..16 {
+                for _ in 0..12 {
                     if crashes {
                         // It always comes a little further.
                         m.turn_of(1 + writes);
