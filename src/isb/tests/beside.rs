@@ -153,7 +153,7 @@ fn a_name_that_somebody_else_took_meanwhile_is_left_to_them() {
     m.turn_of(1);
     assert_eq!((m.stage().as_str(), m.status().change.unwrap().to.as_str()), ("Beside", "isb-1"));
     m.foreign.insert("isb-1".to_owned());
-    m.settle();
+    m.wait(1);
     m.assert_good();
     assert_eq!(m.child(), "isb-2");
 }
@@ -174,7 +174,7 @@ fn a_service_of_a_change_before_whose_making_was_not_answered_is_not_taken_for_t
         m.others();
         assert_ne!(m.child(), "isb-1", "nobody moves to what is not asked for");
     }
-    m.settle();
+    m.wait(1);
     m.assert_good();
     assert_eq!(m.child(), "isb-2");
 }

@@ -125,21 +125,20 @@ fn a_version_that_never_gets_healthy_is_taken_back_by_the_deadline_and_not_tried
 #[test]
 fn what_is_edited_while_it_is_taken_back_makes_another_attempt_and_what_was_edited_before_does_not() {
     let mut m = Model::deployed(&[Rule::Drains(0)]);
-    m.set_version("2.12");
+    m.set_version("sick");
     m.until("Confirm");
-    m.unreadable = true;
     m.manner(&json!({}), "1m");
     m.until("RollBack");
-    m.unreadable = false;
     m.settle();
     assert_eq!((m.phase().as_str(), m.version().as_str()), ("Failed", "2.10"), "it was judged by that deadline");
     m.annotate("retry", "1");
     m.until("Confirm");
-    m.unreadable = true;
     m.until("RollBack");
-    m.unreadable = false;
     m.manner(&json!({}), "5m");
-    m.settle();
+    // Another attempt.
+    m.until("Confirm");
+    m.set_version("2.12");
+    m.wait(1);
     m.assert_good();
     assert_eq!(m.version(), "2.12");
 }
