@@ -13,7 +13,7 @@
 //! | [`changes`] | which change of a pipeline, ISB service or MonoVertex needs what (pure) |
 //! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
 //! | [`drain`] | before something changes that pipelines depend on: who is asked to pause, who answers what, when nobody waits any longer (pure) |
-//! | [`pipeline`], [`mono_vertex`], [`numaflow`] | pipelines and MonoVertices: what to do next, and what their states mean (pure) |
+//! | [`pipeline`], [`isb`], [`mono_vertex`], [`numaflow`] | pipelines, ISB services and MonoVertices: what to do next, and what their states mean (pure) |
 //! | [`wrapped`] | what their rollouts have in common: templates, drift, numbers, what was given up (pure) |
 //! | [`summary`], [`finalizer`], [`time`] | what a turn comes to, when an object is held and let go, how times in a status count (pure) |
 //! | [`plan`], [`live`], [`evidence`] | steps, seen objects, and what was read of leases and pods, as data |

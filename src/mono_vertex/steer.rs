@@ -8,7 +8,12 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{change::Pending, decide::Turn, desired::is_unscaled, want::Want};
+use super::{
+    change::Pending,
+    decide::Turn,
+    desired::is_unscaled,
+    want::{BY_SPEC, Want},
+};
 use crate::{
     api::{MonoVertexPause, pausing},
     numaflow::LiveMonoVertex,
@@ -96,8 +101,9 @@ impl Turn<'_> {
                 self.settle(child, &mut pause, lost);
                 return Steering::Settled;
             }
-            if let Some(why) = plane.unreadable.clone().filter(|_| waited >= UNREADABLE) {
-                // Nothing is lost by a change that meets a pod; by one that stays paused for ever something is.
+            let by_user = pause.asked_by.iter().any(|by| by == BY_SPEC);
+            if let Some(why) = plane.unreadable.clone().filter(|_| waited >= UNREADABLE && !by_user) {
+                // Nothing is lost by a change that meets a pod; by one that is waited for for ever something is.
                 self.settle(child, &mut pause, vec![format!("they cannot be read: {why}")]);
                 return Steering::Settled;
             }

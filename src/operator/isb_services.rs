@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Operator, Task, watches::decode};
 use crate::{
-    api::{IsbServiceRollout, IsbServiceRolloutStatus, LABEL_PARENT, label_value},
+    api::{IsbServiceRollout, IsbServiceRolloutStatus},
     kinds,
     numaflow::LiveIsb,
     store::Change,
@@ -79,7 +79,8 @@ impl Operator {
             return;
         }
         for service in [&change.old, &change.new].into_iter().flatten() {
-            self.enqueue_rollout_of_service(namespace, service);
+            let rollouts = &self.world.isb_rollouts;
+            self.enqueue_wrapper(namespace, service, "ISBServiceRollout", rollouts, Task::IsbService);
         }
         for (_, pipeline) in self.world.pipelines.in_namespace(namespace) {
             if pipeline.isb() == isb {
@@ -91,23 +92,6 @@ impl Operator {
             // Those that have no pipeline yet may have waited for it.
             self.enqueue_pipelines(namespace);
             self.enqueue_rollouts(namespace);
-        }
-    }
-
-    fn enqueue_rollout_of_service(&self, namespace: &str, service: &LiveIsb) {
-        match &service.owner {
-            Some((kind, name, _)) if kind == "ISBServiceRollout" => {
-                self.queue.add(Task::IsbService(namespace.to_owned(), name.clone()));
-            }
-            Some(_) => {}
-            None => {
-                let Some(parent) = service.labels.get(LABEL_PARENT) else { return };
-                for (name, _) in self.world.isb_rollouts.in_namespace(namespace) {
-                    if label_value(&name) == *parent {
-                        self.queue.add(Task::IsbService(namespace.to_owned(), name));
-                    }
-                }
-            }
         }
     }
 

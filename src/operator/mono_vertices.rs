@@ -6,13 +6,7 @@ use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
 use super::{Operator, Task, watches::decode};
-use crate::{
-    api::{LABEL_PARENT, MonoVertexRollout, label_value},
-    kinds,
-    numaflow::LiveMonoVertex,
-    store::Change,
-    world::Decoded,
-};
+use crate::{api::MonoVertexRollout, kinds, numaflow::LiveMonoVertex, store::Change, world::Decoded};
 
 impl Operator {
     pub(super) fn watch_mono_vertices(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
@@ -53,28 +47,12 @@ impl Operator {
             return;
         }
         for mono_vertex in [&change.old, &change.new].into_iter().flatten() {
-            self.enqueue_rollout_of_mono_vertex(namespace, mono_vertex);
+            let rollouts = &self.world.mono_vertex_rollouts;
+            self.enqueue_wrapper(namespace, mono_vertex, "MonoVertexRollout", rollouts, Task::MonoVertex);
         }
         let instance = |seen: &Option<Arc<LiveMonoVertex>>| seen.as_ref().map(|m| m.instance().to_owned());
         if instance(&change.old) != instance(&change.new) {
             self.enqueue_rollouts(namespace);
-        }
-    }
-
-    fn enqueue_rollout_of_mono_vertex(&self, namespace: &str, mono_vertex: &LiveMonoVertex) {
-        match &mono_vertex.owner {
-            Some((kind, name, _)) if kind == "MonoVertexRollout" => {
-                self.queue.add(Task::MonoVertex(namespace.to_owned(), name.clone()));
-            }
-            Some(_) => {}
-            None => {
-                let Some(parent) = mono_vertex.labels.get(LABEL_PARENT) else { return };
-                for (name, _) in self.world.mono_vertex_rollouts.in_namespace(namespace) {
-                    if label_value(&name) == *parent {
-                        self.queue.add(Task::MonoVertex(namespace.to_owned(), name));
-                    }
-                }
-            }
         }
     }
 

@@ -13,8 +13,8 @@ use crate::{
         PipelinePause, PipelineRollout, PipelineRolloutStatus, label_value,
     },
     kinds,
-    numaflow::LivePipeline,
-    store::Change,
+    numaflow::{LiveObject, LivePipeline},
+    store::{Change, Store},
     world::Decoded,
 };
 
@@ -149,16 +149,28 @@ impl Operator {
     }
 
     pub(super) fn enqueue_rollout_of(&self, namespace: &str, pipeline: &LivePipeline) {
-        match &pipeline.owner {
-            Some((kind, name, _)) if kind == "PipelineRollout" => {
-                self.queue.add(Task::Pipeline(namespace.to_owned(), name.clone()));
-            }
+        let rollouts = &self.world.pipeline_rollouts;
+        self.enqueue_wrapper(namespace, pipeline, "PipelineRollout", rollouts, Task::Pipeline);
+    }
+
+    /// Wants the rollout to be looked at that an object of Numaflow's belongs to: by its owner or, where somebody took that away,
+    /// by its label.
+    pub(super) fn enqueue_wrapper<K>(
+        &self,
+        namespace: &str,
+        object: &LiveObject,
+        kind: &str,
+        rollouts: &Store<Decoded<K>>,
+        task: fn(String, String) -> Task,
+    ) {
+        match &object.owner {
+            Some((of, name, _)) if of == kind => self.queue.add(task(namespace.to_owned(), name.clone())),
             Some(_) => {}
             None => {
-                let Some(parent) = pipeline.labels.get(LABEL_PARENT) else { return };
-                for (name, _) in self.world.pipeline_rollouts.in_namespace(namespace) {
+                let Some(parent) = object.labels.get(LABEL_PARENT) else { return };
+                for (name, _) in rollouts.in_namespace(namespace) {
                     if label_value(&name) == *parent {
-                        self.queue.add(Task::Pipeline(namespace.to_owned(), name));
+                        self.queue.add(task(namespace.to_owned(), name));
                     }
                 }
             }

@@ -259,3 +259,26 @@ async fn a_roll_that_never_ends_is_taken_back_and_pipelines_run_on_what_there_wa
     team.pipeline_runs("my").await;
     stage.at_rest().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_is_faster_at_every_write_of_a_service_keeps_no_pipeline_paused() {
+    let stage = Stage::bare("isb-conflicts").await;
+    let team = stage.team();
+    let faults = Faults::default();
+    let _operator = stage.scene.operator_behind(&faults).await;
+    let requester = stage.furnish_for(By::Isb).await;
+    stage.with(&[("my", json!({"drains-after": "3s"}))]).await;
+    requester.set_deadline(20).await;
+    let service = format!("/interstepbufferservices/{}", requester.service_name().await);
+    requester.change(1).await;
+    requester.draining(1, &["my-0"]).await;
+    // When it was asked, the server had nothing against it.
+    faults.answer(409, 10_000, move |write| write.path.ends_with(&service));
+    requester.reaches(1, "Apply").await;
+    let pauses = team.live_pipeline("my").await;
+    is_paused(&pauses).unwrap();
+    let view = requester.failed(&["somebody else has just changed it"]).await;
+    println!("{}", view.message);
+    team.pipeline_runs("my").await;
+    stage.at_rest().await;
+}

@@ -318,3 +318,27 @@ fn a_pod_that_ended_by_itself_is_not_waited_for() {
     m.turn();
     assert_eq!((m.pause().as_str(), m.status().pause.unwrap().pods_left), ("Paused", vec!["evicted".to_owned()]));
 }
+
+#[test]
+fn pods_that_cannot_be_read_keep_no_change_waiting_for_ever_and_are_never_said_to_be_gone() {
+    let mut m = Model::with_lists();
+    m.blind = true;
+    m.source(7);
+    m.settle();
+    assert_eq!(m.pause(), "Pausing", "{}", m.status().message);
+    m.pass_time(36);
+    m.settle();
+    assert_eq!(m.stands(), ("Running".into(), "Deployed".into()), "{}", m.status().message);
+    assert_eq!(m.live().spec["source"]["generator"]["rpu"], 7);
+    let left = m.status().last_pause.unwrap().pods_left;
+    assert!(left[0].contains("cannot be read"), "{left:?}");
+    // Its user's pause is another matter: nobody is told what is not known.
+    m.want("Paused");
+    m.settle();
+    m.pass_time(36);
+    m.settle();
+    assert_eq!(m.pause(), "Pausing", "{}", m.status().message);
+    m.blind = false;
+    m.settle();
+    assert_eq!(m.pause(), "Paused");
+}
