@@ -188,6 +188,11 @@ async fn a11_conflicts_and_other_finalizers_do_not_keep_an_isb_service_rollout_t
         "spec": {"interStepBufferService": {"spec": {"jetstream": {"version": "0.0.1"}}}},
     }))
     .await;
+    eventually("it says that it cannot be made", async || {
+        let status = team.get::<IsbServiceRollout>("none").await.status.unwrap_or_default();
+        if status.phase.as_str() == "Failed" { Ok(()) } else { Err(status.message) }
+    })
+    .await;
     let_go::<IsbServiceRollout>(team, &faults, "isbservicerollouts", "none").await;
     team.delete::<PipelineRollout>("slow").await;
     let_go::<IsbServiceRollout>(team, &faults, "isbservicerollouts", "default").await;
