@@ -16,7 +16,7 @@ use crate::{
         numaflow,
         pipelines::{poke, turn},
         production::{image, image_of, is_rolled},
-        requesters::{BAD, By, Requester},
+        requesters::{BAD, By, Requester, SLOW},
         rollouts::Stage,
         stays,
     },
@@ -40,10 +40,9 @@ async fn a07_pipelines_stay_paused_while_a_single_broker_of_the_old_version_is_l
     let team = stage.team();
     let service = requester.service_name().await;
     // One broker after the other gets ready so late that there is a while with one of three updated.
-    turn(team, "InterStepBufferService", &service, "pod-takes", json!("4s")).await;
-    requester.change(1).await;
+    requester.change(SLOW).await;
     let set = format!("isbsvc-{service}-js");
-    let new = image_of(By::Isb.version(1));
+    let new = image_of(By::Isb.version(SLOW));
     let is_done = |set: &Value| image(set) == new && is_rolled(set);
     let mut seen = Vec::new();
     eventually("all brokers are rolled", async || {
@@ -64,7 +63,7 @@ async fn a07_pipelines_stay_paused_while_a_single_broker_of_the_old_version_is_l
     .await;
     println!("updated, at each look: {seen:?}");
     assert!(seen.contains(&Some(1)) || seen.contains(&Some(2)), "{seen:?}");
-    requester.deployed(1).await;
+    requester.deployed(SLOW).await;
     team.pipeline_runs("my").await;
     stage.at_rest().await;
     assert_eq!(stage.recorder.flips("my-0").len(), 2);

@@ -71,7 +71,11 @@ pub fn pass(look: &Look) -> (Pass, Memory) {
     draft.set("reason", "");
     health(look, daemon_ready <= now, &mut draft);
     let rolls = draft.get("updateHash") != draft.get("currentHash");
-    steps.push(write(look, draft));
+    let status = write(look, draft);
+    // Looking again and again at a roll that does not go on says nothing.
+    if !(rolls && steps.is_empty() && says_the_same(mono_vertex, &status)) {
+        steps.push(status);
+    }
     // A pod that is ready is a reason to look, but what is seen of the status then may be from before the last write, and the
     // roll begins anew with it.
     let after = match (daemon_ready > now, rolls) {
@@ -344,4 +348,14 @@ fn write(look: &Look, draft: Draft) -> Step {
     let always = |name: &str| matches!(name, "replicas" | "desiredReplicas");
     status.retain(|name, value| always(name) || (*value != json!(0) && *value != json!("")));
     Step::Status(Kind::MonoVertex, look.mono_vertex.name_any(), status.into())
+}
+
+/// Whether a status says what is said already, but for when it was written.
+fn says_the_same(mono_vertex: &DynamicObject, step: &Step) -> bool {
+    let Step::Status(_, _, new) = step else { return false };
+    let (mut old, mut new) = (mono_vertex.data["status"].clone(), new.clone());
+    for status in [&mut old, &mut new] {
+        status.as_object_mut().map(|status| status.remove("lastUpdated"));
+    }
+    old == new
 }
