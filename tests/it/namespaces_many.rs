@@ -20,6 +20,8 @@ const MANY: usize = 50;
 const PIPELINES: usize = 5;
 /// Longest until all is well: the control plane, the nodes, Numaflow and the operator share two cores.
 const LONGEST: Duration = Duration::from_mins(8);
+/// What is built in outside of tests: nothing is wrong with what is slow here.
+const DEADLINE: &str = "10m";
 /// How many requests of the story itself are made at a time.
 const AT_ONCE: usize = 16;
 
@@ -45,13 +47,14 @@ fn name_of_pipeline(n: usize) -> String {
 
 /// Everything that a namespace is to have, without waiting for any of it.
 async fn make(team: &Team) {
-    team.create::<NumaflowControllerRollout>(object(
-        "NumaflowControllerRollout",
-        "numaflow-controller",
-        &spec_of("1.8.0"),
-    ))
-    .await;
-    let buffers = json!({"interStepBufferService": {"spec": {"jetstream": {"version": "2.10"}}}});
+    let mut controller = spec_of("1.8.0");
+    controller["strategy"]["assessment"] = json!({"deadline": DEADLINE});
+    team.create::<NumaflowControllerRollout>(object("NumaflowControllerRollout", "numaflow-controller", &controller))
+        .await;
+    let buffers = json!({
+        "interStepBufferService": {"spec": {"jetstream": {"version": "2.10"}}},
+        "strategy": {"assessment": {"deadline": DEADLINE}},
+    });
     team.create::<IsbServiceRollout>(object("ISBServiceRollout", "buffers", &buffers)).await;
     for n in 0..PIPELINES {
         let spec = json!({"pipeline": {"spec": pipeline("sink:1")}});

@@ -196,14 +196,15 @@ impl Processes {
         all
     }
 
-    /// What a process that runs has read, and its image.
-    pub fn read_by(&self, identity: &str) -> Option<(Arc<Configuration>, String)> {
-        self.pods.values().find_map(|slot| match &slot.phase {
-            Phase::Running { configuration, .. } if slot.identity() == identity => {
-                Some((configuration.clone(), slot.pod.image.clone()))
+    /// What each process that runs has read, and its image, by identity.
+    pub fn read(&self) -> BTreeMap<String, (Arc<Configuration>, String)> {
+        let running = self.pods.values().filter_map(|slot| match &slot.phase {
+            Phase::Running { configuration, .. } => {
+                Some((slot.identity(), (configuration.clone(), slot.pod.image.clone())))
             }
             _ => None,
-        })
+        });
+        running.collect()
     }
 
     /// When something will happen by itself.
@@ -363,10 +364,10 @@ mod tests {
         ready(&mut processes, pod("b", Life::Ready), at(1));
         ready(&mut processes, pod("a", Life::Ready), at(1));
         ready(&mut processes, pod("0", Life::Ready), at(0));
-        let (read, image) = processes.read_by(&only_lease(&processes)[0].identity).unwrap();
+        let (read, image) = processes.read().remove(&only_lease(&processes)[0].identity).unwrap();
         assert_eq!((read.as_ref(), image.as_str()), (&elects(""), "numaflow:1"));
         processes.gone("uid of 0", at(2));
-        assert_eq!(processes.read_by(&only_lease(&processes)[3].identity), None, "it does nothing any more");
+        assert_eq!(processes.read().get(&only_lease(&processes)[3].identity), None, "it does nothing any more");
         assert_eq!(only_lease(&processes).iter().map(|p| p.pod.as_str()).collect::<Vec<_>>(), ["c", "a", "b", "0"]);
         processes.prune(at(3), |namespace| namespace != "team");
         assert_eq!(only_lease(&processes), []);

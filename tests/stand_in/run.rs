@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -71,11 +71,25 @@ pub async fn run(
             }
         };
         match tokio::time::timeout(sleep, something).await {
-            Ok(Some(Happened::Pod(event))) => match *event {
-                Ok(event) => stage.pod(event, Timestamp::now(), &plays_in),
-                Err(error) => tell(&format!("pods cannot be watched, trying again: {error}")),
-            },
-            Ok(Some(Happened::Answer(answer))) => stage.answered(answer, Timestamp::now(), &mut tell),
+            Ok(Some(Happened::Pod(event))) => {
+                let mut next = Some(*event);
+                // With all that have come meanwhile: where hundreds come at once, a look at all leases after each of them
+                // would let leases run out.
+                while let Some(event) = next {
+                    match event {
+                        Ok(event) => stage.pod(event, Timestamp::now(), &plays_in),
+                        Err(error) => tell(&format!("pods cannot be watched, trying again: {error}")),
+                    }
+                    next = pods.next().now_or_never().flatten();
+                }
+            }
+            Ok(Some(Happened::Answer(answer))) => {
+                let mut next = Some(answer);
+                while let Some(answer) = next {
+                    stage.answered(answer, Timestamp::now(), &mut tell);
+                    next = stage.requests.next().now_or_never().flatten();
+                }
+            }
             // A watch has no end.
             Ok(None) => return,
             Err(_) => {}
@@ -172,17 +186,16 @@ impl Stage {
             kept
         });
         let mut leaders = BTreeMap::new();
+        let read_by = self.processes.read();
         while let Some((key, processes)) = by_lease.pop_first() {
             let slot = self.leases.entry(key.clone()).or_default();
             let leader = match holder(&slot.known, &processes, now) {
                 Holder::Process(Process { identity, state: State::Running { .. }, .. }) => {
-                    let read = self.processes.read_by(identity);
+                    let read = read_by.get(identity).cloned();
                     read.map(|(configuration, image)| Leader { identity: identity.clone(), configuration, image })
                 }
                 // For as long as nothing is known it goes on, if it still runs.
-                Holder::Unknown => {
-                    self.leaders.remove(&key).filter(|old| self.processes.read_by(&old.identity).is_some())
-                }
+                Holder::Unknown => self.leaders.remove(&key).filter(|old| read_by.contains_key(&old.identity)),
                 _ => None,
             };
             leaders.extend(leader.map(|leader| (key.clone(), leader)));
