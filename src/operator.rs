@@ -92,7 +92,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::fro
 /// Turns without a usable answer before the user is told.
 const PATIENCE: u32 = 3;
 /// Times in a row that somebody else may be faster before that is said of a write of Numaflow's objects.
-const WEATHER: u32 = 20;
+const WEATHER: u32 = 10;
 /// Longest wait after somebody else was faster.
 const LONGEST_CONFLICT: Duration = Duration::from_secs(2);
 
