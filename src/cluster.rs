@@ -4,6 +4,7 @@
 //! into the stores at once, so that the next decision is never made from something older than this write.
 
 mod answer;
+mod certificates;
 mod dataplane;
 mod look;
 mod own;
@@ -22,6 +23,7 @@ use kube::{
 };
 
 use self::answer::limited;
+pub use self::certificates::{CertificateStore, Registration};
 use crate::{
     api::{
         AppliedObject, IsbServiceRollout, MonoVertexRollout, NumaflowController, NumaflowControllerRollout,

@@ -1,36 +1,16 @@
 //! The operator's config file: read at the start, and looked at for as long as the process runs.
-//!
-//! Its content is looked at, rather than the file watched: a ConfigMap that is mounted is changed by swapping the
-//! symlink of a folder beside it, so that the file that is named is never written. What watches files sees nothing of
-//! that, or sees it once and then goes on watching the file that nobody will write to again.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-    time::Duration,
+use std::path::{Path, PathBuf};
+
+use crate::{
+    fallback::{Said, parse_file},
+    looked_at::{Content, LookedAt, read},
 };
-
-use tokio::time::{Interval, MissedTickBehavior, interval};
-
-use crate::fallback::{Said, parse_file};
-
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(500);
-/// Most bytes that are read: what a ConfigMap can hold.
-const LARGEST: u64 = 1 << 20;
-
-/// What the file holds, or why that cannot be read.
-type Content = Result<String, String>;
 
 /// The config file.
 pub struct ConfigFile {
     path: PathBuf,
-    /// What was answered last.
-    answered: Content,
-    /// What was seen last.
-    seen: Content,
-    looks: Interval,
+    content: LookedAt<Content>,
 }
 
 impl ConfigFile {
@@ -39,11 +19,9 @@ impl ConfigFile {
     /// # Errors
     /// It cannot be read or used: where, why, and what to do.
     pub async fn open(path: &Path) -> Result<(Self, Said), String> {
-        let content = read(path).await;
+        let content = read(path.to_owned()).await;
         let said = parse(path, &content).map_err(|faults| faults.join("\n"))?;
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok((Self { path: path.to_owned(), answered: content.clone(), seen: content, looks }, said))
+        Ok((Self { path: path.to_owned(), content: LookedAt::new(content) }, said))
     }
 
     /// Its path.
@@ -57,41 +35,9 @@ impl ConfigFile {
     /// # Errors
     /// It cannot be read or used any more: all that is wrong.
     pub async fn changed(&mut self) -> Result<Said, Vec<String>> {
-        loop {
-            self.looks.tick().await;
-            let content = read(&self.path).await;
-            if self.settled(content) {
-                return parse(&self.path, &self.answered);
-            }
-        }
+        let content = self.content.changed(|| read(self.path.clone())).await;
+        parse(&self.path, &content)
     }
-
-    /// Whether this is something new, seen twice in a row: an editor may be in the middle of writing, and half a file
-    /// can be a good one that says something else.
-    fn settled(&mut self, content: Content) -> bool {
-        let before = std::mem::replace(&mut self.seen, content);
-        if self.seen == self.answered || self.seen != before {
-            return false;
-        }
-        self.answered = self.seen.clone();
-        true
-    }
-}
-
-async fn read(path: &Path) -> Content {
-    let path = path.to_owned();
-    // On a thread of its own, because a disk may be slow.
-    let read = tokio::task::spawn_blocking(move || {
-        let mut text = String::new();
-        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-        // What is not UTF-8 is an error of reading, and says so.
-        file.take(LARGEST + 1).read_to_string(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
-        if text.len() as u64 > LARGEST {
-            return Err(format!("is larger than {} KiB", LARGEST >> 10));
-        }
-        Ok(text)
-    });
-    read.await.unwrap_or_else(|error| Err(format!("cannot be read: {error}")))
 }
 
 fn parse(path: &Path, content: &Content) -> Result<Said, Vec<String>> {
@@ -105,6 +51,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::looked_at::LARGEST;
 
     fn set(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join("config.yaml");
@@ -133,17 +80,6 @@ mod tests {
         assert_eq!(refused(&path).await, format!("{place} is larger than 1024 KiB"));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(refused(&path).await, format!("{place} cannot be read: No such file or directory (os error 2)"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn half_a_file_is_not_taken_for_a_change() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut file, _) = ConfigFile::open(&set(folder.path(), "a: 1\nb: 2\n")).await.unwrap();
-        let mut look = |text: &str| file.settled(Ok(text.to_owned()));
-        assert!(!look("a: 1\nb: 2\n") && !look("a: 1\nb: 2\n"), "nothing was changed");
-        assert!(!look("a: 1\n") && !look("a: 1\nb: 3\n") && look("a: 1\nb: 3\n"), "the whole, once it is there");
-        assert!(!look("a: 1\nb: 3\n"), "and only once");
-        assert!(!look("") && !look("a: 1\nb: 3\n") && !look("a: 1\nb: 3\n"), "written again as it was");
     }
 
     #[tokio::test(start_paused = true)]

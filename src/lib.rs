@@ -10,6 +10,8 @@
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
 //! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
+//! | [`valid`] | what is wrong with a spec, before anything is done for it (pure) |
+//! | [`admission`] | what is asked before an object is stored, and the answer (pure) |
 //! | [`changes`] | which change of a pipeline, ISB service or MonoVertex needs what (pure) |
 //! | [`rollout`], [`controller`] | the two tiers of a controller: what to do next (pure) |
 //! | [`drain`] | before something changes that pipelines depend on: who is asked to pause, who answers what, when nobody waits any longer (pure) |
@@ -20,9 +22,11 @@
 //! | [`watch`], [`store`], [`world`], [`observe`] | from the cluster to a snapshot (reads) |
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
-//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
+//! | [`webhook`] | the server that is asked before an object is stored, and its certificates |
+//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`looked_at`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
 
 pub mod admin;
+pub mod admission;
 pub mod api;
 pub mod changes;
 pub mod cli;
@@ -39,6 +43,7 @@ pub mod generate;
 pub mod isb;
 pub mod kinds;
 pub mod live;
+pub mod looked_at;
 pub mod manifest;
 pub mod metrics;
 pub mod mono_vertex;
@@ -53,7 +58,9 @@ pub mod settings;
 pub mod store;
 pub mod summary;
 pub mod time;
+pub mod valid;
 pub mod watch;
+pub mod webhook;
 pub mod words;
 pub mod world;
 pub mod wrapped;

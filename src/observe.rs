@@ -30,11 +30,11 @@ use crate::{
     pipeline::Leaving,
     plan::Learned,
     rollout::{
-        resolve::{Question, Rival, resolve},
+        resolve::{Question, Rival, find, resolve},
         snapshot::{Revision, Snapshot, state_of},
     },
     settings::Settings,
-    world::{GroupKind, PinnedContent, World},
+    world::{GroupKind, Pinned, PinnedContent, World},
 };
 
 /// One look at a rollout.
@@ -65,16 +65,8 @@ pub fn rollout(
             None => {}
         }
     }
-    let rivals = rivals(world, namespace, name);
     let render = |definition: &Arc<Definition>, instance: &str| rendered(world, settings, definition, instance);
-    let desired = resolve(&Question {
-        rollout,
-        field: "spec.controller",
-        lookup: lookup(world, settings, namespace, &rollout.spec.controller.version),
-        revisions: &revisions,
-        rivals: &rivals,
-        render: &render,
-    });
+    let desired = target(world, settings, rollout, &revisions);
     let status = rollout.status.as_ref();
     // (revision, version, instance, hash where it is known)
     let mut used: Vec<(String, String, String, Option<String>)> = Vec::new();
@@ -143,6 +135,52 @@ pub fn rollout(
         learned: learned.clone(),
         children,
     }
+}
+
+/// The definition that a rollout asks for, whatever else is wrong with its spec. `pinned` are ControllerRevisions of its
+/// namespace, by name.
+///
+/// # Errors
+/// Why there is none that can be used.
+pub fn defined(
+    world: &World,
+    settings: &Settings,
+    rollout: &NumaflowControllerRollout,
+    pinned: &[(String, Arc<Pinned>)],
+) -> Result<Target, Unresolved> {
+    let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+    let uid = rollout.metadata.uid.as_deref().unwrap_or_default();
+    ask(world, settings, rollout, &owned(world, namespace, pinned, uid), &[], find)
+}
+
+fn target(
+    world: &World,
+    settings: &Settings,
+    rollout: &NumaflowControllerRollout,
+    revisions: &[Revision],
+) -> Result<Target, Unresolved> {
+    let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+    let rivals = rivals(world, namespace, rollout.metadata.name.as_deref().unwrap_or_default());
+    ask(world, settings, rollout, revisions, &rivals, resolve)
+}
+
+fn ask<T>(
+    world: &World,
+    settings: &Settings,
+    rollout: &NumaflowControllerRollout,
+    revisions: &[Revision],
+    rivals: &[Rival],
+    answer: impl FnOnce(&Question<'_>) -> T,
+) -> T {
+    let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
+    answer(&Question {
+        rollout,
+        field: "spec.controller",
+        lookup: lookup(world, settings, namespace, &rollout.spec.controller.version),
+        revisions,
+        rivals,
+        render: &|definition, instance| rendered(world, settings, definition, instance),
+    })
 }
 
 /// What is left of Numaflow in a namespace; `None` unless it is being deleted.
@@ -391,11 +429,8 @@ pub fn is_child(controller: &NumaflowController) -> bool {
 }
 
 fn lookup(world: &World, settings: &Settings, namespace: &str, version: &str) -> Lookup {
-    let mut order = vec![settings.operator_namespace.as_str()];
-    if settings.definitions_anywhere && namespace != settings.operator_namespace {
-        order.insert(0, namespace);
-    }
-    world.catalogue.read().unwrap_or_else(std::sync::PoisonError::into_inner).lookup(&order, version)
+    let catalogue = world.catalogue.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    catalogue.lookup(&settings.definers(namespace), version)
 }
 
 fn rendered(
@@ -416,10 +451,13 @@ fn rendered(
 }
 
 fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
-    let mut all: Vec<Revision> = world
-        .revisions
-        .in_namespace(namespace)
-        .into_iter()
+    owned(world, namespace, &world.revisions.in_namespace(namespace), owner)
+}
+
+/// Those of the pinned definitions of a namespace that belong to the rollout with this uid.
+fn owned(world: &World, namespace: &str, pinned: &[(String, Arc<Pinned>)], owner: &str) -> Vec<Revision> {
+    let mut all: Vec<Revision> = pinned
+        .iter()
         // One whose owner was taken away (a deletion that orphans does) is known by its name.
         .filter(|(name, pinned)| pinned.owner == owner || (pinned.owner.is_empty() && names_uid(name, owner)))
         .map(|(name, pinned)| {
@@ -429,7 +467,7 @@ fn revisions(world: &World, namespace: &str, owner: &str) -> Vec<Revision> {
                 PinnedContent::Unreadable(_) => (None, None),
             };
             Revision {
-                name,
+                name: name.clone(),
                 uid: pinned.uid.clone(),
                 number: pinned.number,
                 version: pinned.version.clone(),
@@ -449,7 +487,8 @@ fn names_uid(revision: &str, uid: &str) -> bool {
 }
 
 /// The other rollouts of a namespace, those that cannot be decoded left out: what they ask for is not known.
-fn rivals(world: &World, namespace: &str, name: &str) -> Vec<Rival> {
+#[must_use]
+pub fn rivals(world: &World, namespace: &str, name: &str) -> Vec<Rival> {
     world
         .rollouts
         .in_namespace(namespace)

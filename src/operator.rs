@@ -24,7 +24,7 @@ use kube::{Client, core::ObjectMeta};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::watches::{definition_scopes, scopes, watched_kinds};
+use self::watches::watched_kinds;
 use crate::{
     clock::Clock,
     cluster::{Cluster, Failure, Lesson, Subject},
@@ -37,6 +37,7 @@ use crate::{
     queue::Queue,
     rollout,
     settings::Settings,
+    watch::{definition_scopes, scopes},
     world::{Decoded, World},
 };
 

@@ -64,4 +64,15 @@ impl Settings {
     pub fn serves(&self, namespace: &str) -> bool {
         self.namespaces.is_empty() || self.namespaces.contains(namespace)
     }
+
+    /// Namespaces whose definitions count for the rollouts of a namespace; the first that says anything about a version
+    /// decides.
+    #[must_use]
+    pub fn definers<'a>(&'a self, namespace: &'a str) -> Vec<&'a str> {
+        let mut order = vec![self.operator_namespace.as_str()];
+        if self.definitions_anywhere && namespace != self.operator_namespace {
+            order.insert(0, namespace);
+        }
+        order
+    }
 }

@@ -157,6 +157,30 @@ impl<T> Store<T> {
         changes
     }
 
+    /// Which of the objects of a list are newer than what is known.
+    #[must_use]
+    pub fn newer_of(&self, listed: &[(Key, Seen)]) -> Vec<Key> {
+        let inner = self.lock();
+        let known = |key: &Key| inner.objects.get(key).map_or(0, |entry| entry.version.resource_version);
+        listed.iter().filter(|(key, seen)| known(key) < seen.resource_version).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Forgets what a complete list lacks that was made beside the watches, at resourceVersion `at`; `namespace` is what it
+    /// lists, `None` for everything. What was made since stays: no watch would bring it again.
+    pub fn retain(&self, namespace: Option<&str>, at: u64, listed: &[(Key, Seen)]) -> Vec<Change<T>> {
+        let listed: BTreeSet<&Key> = listed.iter().map(|(key, _)| key).collect();
+        let here = |key: &Key| namespace.is_none_or(|n| key.0 == n);
+        let gone: Vec<(Key, Seen)> = {
+            let inner = self.lock();
+            let older = inner
+                .objects
+                .iter()
+                .filter(|(key, entry)| here(key) && !listed.contains(key) && entry.version.resource_version <= at);
+            older.map(|(key, entry)| (key.clone(), Seen { resource_version: at, ..entry.version.clone() })).collect()
+        };
+        gone.iter().filter_map(|(key, seen)| self.forget(key, seen)).collect()
+    }
+
     /// Says that a watch has listed, and that what it brought has been passed on.
     pub fn listed(&self, watch: &str) -> Option<News> {
         let heard = self.heard(watch);
@@ -310,6 +334,21 @@ mod tests {
         store.listed("y");
         assert!(store.synced());
         assert!(store.get("y", "b").is_none());
+    }
+
+    #[test]
+    fn a_list_made_beside_the_watches_takes_nothing_away_that_is_newer_than_it() {
+        let store = Store::new([]);
+        for (name, uid, version) in [("gone", "1", 5), ("listed", "2", 6), ("new", "3", 9)] {
+            store.offer(key(name), seen(uid, version), name);
+        }
+        store.offer(("other".into(), "gone".into()), seen("4", 1), "elsewhere");
+        let list = [(key("listed"), seen("2", 6)), (key("unseen"), seen("5", 7))];
+        assert_eq!(store.newer_of(&list), [key("unseen")]);
+        let changes = store.retain(Some("ns"), 8, &list);
+        assert_eq!(changes.iter().map(|c| &c.key).collect::<Vec<_>>(), [&key("gone")]);
+        assert_eq!(store.keys(), [key("listed"), key("new"), ("other".into(), "gone".into())]);
+        assert!(store.offer(key("gone"), seen("1", 7), "late").is_none(), "what the list lacks is gone");
     }
 
     #[tokio::test(start_paused = true)]

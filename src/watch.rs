@@ -9,7 +9,11 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use crate::store::{Change, Key, News, Seen, Store};
+use crate::{
+    settings::Settings,
+    store::{Change, Key, News, Seen, Store},
+    world::CLUSTER,
+};
 
 /// What a watch follows.
 #[derive(Clone, Debug)]
@@ -20,6 +24,29 @@ pub struct Scope {
     pub namespace: Option<String>,
     /// Words for the log.
     pub what: String,
+}
+
+/// The watches of what is served, as (name, namespace): one for everything, or one for each of some namespaces.
+#[must_use]
+pub fn scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
+    if settings.namespaces.is_empty() {
+        return vec![(CLUSTER.to_owned(), None)];
+    }
+    settings.namespaces.iter().map(|n| (n.clone(), Some(n.clone()))).collect()
+}
+
+/// The watches of definitions ConfigMaps, likewise.
+#[must_use]
+pub fn definition_scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
+    let own = settings.operator_namespace.clone();
+    if !settings.definitions_anywhere {
+        return vec![(own.clone(), Some(own))];
+    }
+    let mut all = scopes(settings);
+    if all.iter().all(|(_, namespace)| namespace.as_ref().is_some_and(|n| *n != own)) {
+        all.push((own.clone(), Some(own)));
+    }
+    all
 }
 
 /// First and longest wait after a watch failed. The longest bounds how late a kind that comes to be served is noticed.
@@ -131,7 +158,8 @@ pub async fn follow<K, T, S>(
     }
 }
 
-fn key<K: Resource>(object: &K) -> Key {
+/// Namespace and name of an object.
+pub fn key<K: Resource>(object: &K) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 

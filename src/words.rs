@@ -12,6 +12,30 @@ pub fn list(names: &[String], most: usize) -> String {
     }
 }
 
+/// A text in quotes; one that is longer than any name is cut.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    const MOST: usize = 100;
+    match text.char_indices().nth(MOST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+    }
+}
+
+/// What was probably meant, to come after a text that nothing is known by; nothing where that cannot be guessed.
+#[must_use]
+pub fn meant(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default()
+}
+
+/// The last of many names, as `list` gives the first.
+#[must_use]
+pub fn last(names: &[String], most: usize) -> String {
+    let more = names.len().saturating_sub(most);
+    let shown = names[more..].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
 /// Who else holds an object that is being deleted, in words; nothing where only Numaflow or the API server does.
 #[must_use]
 pub fn held_by(finalizers: &[String]) -> String {
@@ -42,6 +66,7 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(list(&names, 3), "a, b, c");
         assert_eq!(list(&names, 1), "a and 2 more");
+        assert_eq!((last(&names, 3).as_str(), last(&names, 1).as_str()), ("a, b, c", "c and 2 more"));
     }
 
     #[test]
@@ -49,6 +74,13 @@ mod tests {
         let names = ["numaflow.numaproj.io/pipeline-controller", "foregroundDeletion", "team/audit"].map(str::to_owned);
         assert_eq!(held_by(&names), " (held by finalizer team/audit)");
         assert_eq!(held_by(&names[..2]), "");
+    }
+
+    #[test]
+    fn a_text_is_quoted_and_one_beyond_measure_is_cut() {
+        assert_eq!(quoted("a\n"), "\"a\\n\"");
+        assert_eq!(quoted(&"ä".repeat(101)), format!("\"{}\"…", "ä".repeat(100)));
+        assert_eq!((meant(Some("in")).as_str(), meant(None).as_str()), (" (did you mean \"in\"?)", ""));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::ConfigMap};
+use kube::{Resource, core::DeserializeGuard};
 use serde::Deserialize as _;
 
 use crate::{
@@ -16,13 +17,13 @@ use crate::{
         short_hash,
     },
     changes::{self, Rulebook, Rules, Written},
-    definitions::{Catalogue, Definition, Parsed, cluster_scoped},
+    definitions::{Catalogue, Definition, Parsed, cluster_scoped, parse_config_map},
     fallback::{Fallbacks, Fault, Said},
     live::{Live, ObjectId},
     manifest::Manifest,
     numaflow::{Dependant, Dependants, LiveIsb, LiveMonoVertex, LivePipeline},
     settings::Defaults,
-    store::Store,
+    store::{Key, Store},
 };
 
 /// (group, kind).
@@ -39,6 +40,22 @@ pub enum Decoded<T> {
 }
 
 impl<T> Decoded<T> {
+    /// Takes in what the API gave, without what nothing is decided from.
+    #[must_use]
+    pub fn read(guarded: &DeserializeGuard<T>) -> Self
+    where
+        T: Clone + Resource,
+    {
+        match &guarded.0 {
+            Ok(object) => {
+                let mut object = object.clone();
+                object.meta_mut().managed_fields = None;
+                Self::Good(Arc::new(object))
+            }
+            Err(error) => Self::Bad(error.error.clone()),
+        }
+    }
+
     /// The object, if it could be decoded.
     #[must_use]
     pub fn good(&self) -> Option<&Arc<T>> {
@@ -116,6 +133,19 @@ pub struct DefinitionsMap {
     pub uid: String,
     /// What it says.
     pub parsed: Parsed,
+}
+
+impl DefinitionsMap {
+    /// Reads a ConfigMap.
+    #[must_use]
+    pub fn read(object: &ConfigMap) -> Self {
+        let parsed = parse_config_map(
+            object.metadata.namespace.as_deref().unwrap_or_default(),
+            object.metadata.name.as_deref().unwrap_or_default(),
+            object.data.as_ref().unwrap_or(&BTreeMap::new()),
+        );
+        Self { uid: object.metadata.uid.clone().unwrap_or_default(), parsed }
+    }
 }
 
 /// A namespace-level ConfigMap.
@@ -315,6 +345,16 @@ impl World {
     #[must_use]
     pub fn rules(&self, kind: changes::Kind) -> Arc<Rules> {
         self.rulebook.read().unwrap_or_else(PoisonError::into_inner).rules(kind)
+    }
+
+    /// Has the catalogue say what a definitions ConfigMap says now. Whoever comes last has seen what is stored last, so that
+    /// those who feed the store need not wait for each other.
+    pub fn catalogue_follows(&self, (namespace, name): &Key) {
+        let mut catalogue = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        match self.config_maps.get(namespace, name) {
+            Some(map) => catalogue.set(namespace, name, map.parsed.clone()),
+            None => catalogue.remove(namespace, name),
+        };
     }
 
     /// Notes that a namespace which is being deleted had rollouts in it.

@@ -17,6 +17,12 @@ pub const CONFIG_DEFINITIONS: &str = "numaflow-controller-definitions";
 pub const CONFIG_CHANGES: &str = "usde-config";
 /// Value of [`LABEL_CONFIG`] on ConfigMaps that hold what the rollouts of their namespace fall back to.
 pub const CONFIG_NAMESPACE: &str = "namespace-level-config";
+/// Selects the ConfigMaps that hold controller definitions.
+#[must_use]
+pub fn definitions_selector() -> String {
+    format!("{LABEL_CONFIG}={CONFIG_DEFINITIONS}")
+}
+
 /// Label on children: what the child renders, see [`UpgradeState`].
 pub const LABEL_UPGRADE_STATE: &str = "numaplane.numaproj.io/upgrade-state";
 /// Label on children and revisions: the rollout they belong to (see [`label_value`]).
@@ -68,6 +74,8 @@ pub const MANAGER_NUMAFLOW: &str = "numaplane-dataplane";
 pub const MANAGER_LIFECYCLE: &str = "numaplane-lifecycle";
 /// Field manager of the operator's own kinds: children, revisions, status.
 pub const MANAGER_OWN: &str = "numaplane-controller";
+/// Field manager that applies the `caBundle` of the webhook's registration, and then owns it no longer.
+pub const MANAGER_CA_BUNDLE: &str = "numaplane-webhook";
 
 /// Prefix of instance IDs that belong to isolated copies; refused to users.
 pub const RESERVED_INSTANCE_PREFIX: &str = "x-";

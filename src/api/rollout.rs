@@ -188,6 +188,14 @@ pub struct Promoted {
     pub revision: String,
 }
 
+impl Promoted {
+    /// Whether this is the version and instance that a spec asks for.
+    #[must_use]
+    pub fn is_asked_for(&self, asked: &ControllerSpec) -> bool {
+        self.version == asked.version && self.instance_id == asked.instance()
+    }
+}
+
 /// A running attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -5,6 +5,8 @@ use std::{fmt, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::words::quoted;
+
 /// Longest duration accepted; what is longer is a slip of the pen and would overflow arithmetic with times.
 const LONGEST: Duration = Duration::from_hours(87600);
 
@@ -16,7 +18,8 @@ pub struct Wait(pub String);
 /// Why a duration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a duration: write a number with a unit, like \"90s\", \"10m\" or \"1h30m\", from 0s to ten years"
+    "{} is not a duration: write a number with a unit, like \"90s\", \"10m\" or \"1h30m\", from 0s to ten years",
+    quoted(.0)
 )]
 pub struct WaitError(String);
 
@@ -30,10 +33,11 @@ impl Wait {
     }
 }
 
-/// Reads what the schema's pattern admits. Own code, because kube's parser panics on some of what users may write.
+/// Reads what the schema's pattern admits. Own code, because kube's parser panics on some of what users may write. In
+/// whole nanoseconds, as the API server counts: floats are some off, and so would be the limit of ten years.
 fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;
-    let mut sum = Duration::ZERO;
+    let mut nanos = 0_u64;
     if rest.is_empty() || rest.len() > 32 {
         return None;
     }
@@ -46,16 +50,17 @@ fn parse(text: &str) -> Option<Duration> {
         }
         let unit = &rest[..rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len())];
         rest = &rest[unit.len()..];
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 0.001,
+        let millionth = match unit {
+            "h" => 3_600_000,
+            "m" => 60_000,
+            "s" => 1_000,
+            "ms" => 1,
             _ => return None,
         };
-        sum = sum.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+        let millionths = format!("{whole}{fraction:0<6}").parse::<u64>().ok()?;
+        nanos = nanos.checked_add(millionths.checked_mul(millionth)?)?;
     }
-    Some(sum)
+    Some(Duration::from_nanos(nanos))
 }
 
 impl From<&str> for Wait {
@@ -99,6 +104,23 @@ mod tests {
     fn durations_with_units_are_read() {
         for (text, seconds) in [("90s", 90), ("10m", 600), ("1h30m", 5400), ("0s", 0), ("0.5m", 30)] {
             assert_eq!(Wait::from(text).get(), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_nanosecond_counts_up_to_ten_years() {
+        let years = Duration::from_hours(87_600);
+        for (text, duration) in [
+            ("0.000001ms", Duration::from_nanos(1)),
+            ("87600h", years),
+            ("87599.999999h3.6ms", years),
+            ("87599.999999h3.599999ms", Duration::new(87_600 * 3600 - 1, 999_999_999)),
+            ("10.000001h", Duration::new(36_000, 3_600_000)),
+        ] {
+            assert_eq!(Wait::from(text).get(), Ok(duration), "{text}");
+        }
+        for text in ["87600h0.000001ms", "999999.999999h999999.999999h"] {
+            Wait::from(text).get().expect_err(text);
         }
     }
 

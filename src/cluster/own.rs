@@ -315,7 +315,7 @@ pub(super) fn mistake(words: &str) -> Failure {
 }
 
 /// Makes the server compare the version that the change was decided from: a difference is answered with 409.
-fn expect(resource_version: &str) -> Value {
+pub(super) fn expect(resource_version: &str) -> Value {
     json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
 }
 

@@ -83,7 +83,7 @@ pub fn decide(s: &Alone, now: Timestamp) -> Plan {
     let target = match &s.desired {
         Ok(target) => target,
         // What runs stays as it is.
-        Err(why) => return say(s, &stored, &Phase::failed(), why.reason, &why.message, now),
+        Err(why) => return say(s, &stored, &Phase::failed(), why.reason.as_str(), &why.message(), now),
     };
     let standing = assess(&Production {
         mark: &mark,

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{api::Promoted, definitions::Definition, manifest::Manifest};
+use crate::{
+    api::Promoted,
+    definitions::Definition,
+    manifest::Manifest,
+    valid::{Finding, sentence},
+};
 
 /// A version that can be attempted.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +28,47 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {
     /// One word.
-    pub reason: &'static str,
-    /// A sentence that names the object and the field and says what to do.
-    pub message: String,
+    pub reason: Reason,
+    /// What is wrong, and what to do, by the fields that say it: one at least.
+    pub findings: Vec<Finding>,
+}
+
+/// Why, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The spec is not valid.
+    InvalidSpec,
+    /// The instance belongs to another rollout.
+    InstanceConflict,
+    /// The instance that it has cannot be left.
+    InstanceInUse,
+    /// Nobody defines the version.
+    DefinitionNotFound,
+    /// It is defined more than once, with different content.
+    DefinitionAmbiguous,
+    /// Its definition is none.
+    DefinitionMalformed,
+    /// Its definition cannot be rendered for this namespace.
+    DefinitionUnusable,
+    /// Its definition is for another namespace.
+    ForeignNamespace,
+}
+
+impl Reason {
+    /// The word in conditions.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidSpec => "InvalidSpec",
+            Self::InstanceConflict => "InstanceConflict",
+            Self::InstanceInUse => "InstanceInUse",
+            Self::DefinitionNotFound => "DefinitionNotFound",
+            Self::DefinitionAmbiguous => "DefinitionAmbiguous",
+            Self::DefinitionMalformed => "DefinitionMalformed",
+            Self::DefinitionUnusable => "DefinitionUnusable",
+            Self::ForeignNamespace => "ForeignNamespace",
+        }
+    }
 }
 
 impl Target {
@@ -39,9 +82,21 @@ impl Target {
 }
 
 impl Unresolved {
+    /// About one field.
+    #[must_use]
+    pub fn of(reason: Reason, field: String, message: String) -> Self {
+        Self { reason, findings: vec![Finding { field, message }] }
+    }
+
+    /// All that is wrong, as one text.
+    #[must_use]
+    pub fn message(&self) -> String {
+        sentence(&self.findings)
+    }
+
     /// Whether it is about the definition, rather than about the spec or about another rollout.
     #[must_use]
     pub fn is_about_definition(&self) -> bool {
-        !matches!(self.reason, "InvalidSpec" | "InstanceConflict" | "InstanceInUse")
+        !matches!(self.reason, Reason::InvalidSpec | Reason::InstanceConflict | Reason::InstanceInUse)
     }
 }

@@ -1,7 +1,6 @@
 //! All definitions known, by namespace and version.
 
 use std::{
-    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -28,7 +27,8 @@ struct Namespace {
 /// What a namespace says about a version.
 #[derive(Clone, Debug, PartialEq)]
 enum Statement {
-    Good(Arc<Definition>),
+    /// The definition, and what is equal for those that say the same.
+    Good(Arc<Definition>, String),
     Ambiguous(Vec<String>),
     Malformed(EntryError),
 }
@@ -54,6 +54,19 @@ pub enum Lookup {
     },
     /// Its only definition is not one.
     Malformed(EntryError),
+}
+
+/// What is said about a version, for comparing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saying<'c> {
+    /// Nothing.
+    Nothing,
+    /// A definition: equal for those that say the same, however they are written.
+    Definition(&'c str),
+    /// Definitions with different content.
+    Ambiguous,
+    /// Something that is no definition.
+    Malformed,
 }
 
 /// How many there are, for metrics.
@@ -99,9 +112,8 @@ impl Catalogue {
     /// of its own, and a slip in it is told instead of answered by another namespace.
     #[must_use]
     pub fn lookup(&self, namespaces: &[&str], version: &str) -> Lookup {
-        let statement = namespaces.iter().find_map(|namespace| self.namespaces.get(*namespace)?.versions.get(version));
-        match statement {
-            Some(Statement::Good(definition)) => Lookup::Found(definition.clone()),
+        match self.statement(namespaces, version) {
+            Some(Statement::Good(definition, _)) => Lookup::Found(definition.clone()),
             Some(Statement::Ambiguous(places)) => Lookup::Ambiguous { places: places.clone() },
             Some(Statement::Malformed(error)) => Lookup::Malformed(error.clone()),
             None => {
@@ -110,6 +122,21 @@ impl Catalogue {
                 Lookup::Missing { nearest, looked_at: self.config_maps(namespaces), defined }
             }
         }
+    }
+
+    /// What `namespaces` say about `version`, without what it comes to.
+    #[must_use]
+    pub fn saying(&self, namespaces: &[&str], version: &str) -> Saying<'_> {
+        match self.statement(namespaces, version) {
+            None => Saying::Nothing,
+            Some(Statement::Good(_, fingerprint)) => Saying::Definition(fingerprint),
+            Some(Statement::Ambiguous(_)) => Saying::Ambiguous,
+            Some(Statement::Malformed(_)) => Saying::Malformed,
+        }
+    }
+
+    fn statement(&self, namespaces: &[&str], version: &str) -> Option<&Statement> {
+        namespaces.iter().find_map(|namespace| self.namespaces.get(*namespace)?.versions.get(version))
     }
 
     /// The versions that `namespaces` say anything about, malformed and ambiguous ones included, in their natural
@@ -189,49 +216,11 @@ impl Statement {
         // Entries that say the same may be written differently; which one stands for them must not depend on chance.
         sorted.sort_by(|a, b| a.place.cmp(&b.place));
         let Some(first) = sorted.first() else { return Self::Ambiguous(Vec::new()) };
-        if sorted.iter().all(|other| other.fingerprint == first.fingerprint) {
-            return Self::Good(first.definition.clone());
+        if sorted.iter().all(|other| other.says_the_same(first)) {
+            return Self::Good(first.definition.clone(), first.fingerprint.clone());
         }
         Self::Ambiguous(sorted.iter().map(|located| located.place.to_string()).collect())
     }
-}
-
-/// Most versions and ConfigMaps that a message lists.
-const LISTED: usize = 12;
-
-impl Lookup {
-    /// Why there is no definition of `version`, as a sentence with what to do; `None` where there is one.
-    #[must_use]
-    pub fn problem(&self, version: &str) -> Option<String> {
-        match self {
-            Self::Found(_) => None,
-            Self::Missing { defined, looked_at, nearest } => {
-                let meant = nearest.as_ref().map(|it| format!(" (did you mean {it:?}?)")).unwrap_or_default();
-                let known = if looked_at.is_empty() {
-                    "there is no ConfigMap with controller definitions".to_owned()
-                } else {
-                    let looked_at = listed(looked_at, Ordering::Less);
-                    let defined =
-                        if defined.is_empty() { "none".to_owned() } else { listed(defined, Ordering::Greater) };
-                    format!("ConfigMaps looked at: {looked_at}; versions defined: {defined}")
-                };
-                Some(format!("version {version:?} is not defined{meant}; {known}"))
-            }
-            Self::Ambiguous { places } => Some(format!(
-                "version {version:?} is defined more than once with different content: {}; remove all but one",
-                listed(places, Ordering::Less)
-            )),
-            Self::Malformed(error) => Some(format!("the definition of version {version:?} cannot be used: {error}")),
-        }
-    }
-}
-
-/// The first (`Less`) or last items as a list that stays readable.
-fn listed(items: &[String], end: Ordering) -> String {
-    let more = items.len().saturating_sub(LISTED);
-    let shown = if end == Ordering::Less { &items[..items.len() - more] } else { &items[more..] };
-    let shown = shown.join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 #[cfg(test)]

@@ -52,6 +52,14 @@ pub struct Located {
     pub(super) fingerprint: String,
 }
 
+impl Located {
+    /// Whether two entries say the same: same objects, same settings, however they are written.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
 /// What is wrong with an entry, or with a value as a whole. Displays as a sentence that says where it is and what to
 /// do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,19 +78,23 @@ pub struct EntryError {
     pub message: String,
 }
 
+impl EntryError {
+    /// The sentence about it for who knows ConfigMap and key.
+    #[must_use]
+    pub fn in_key(&self) -> String {
+        let entry = self.entry.map(|entry| format!("entry {entry}")).unwrap_or_default();
+        let version = self.version.as_ref().map(|version| format!(" (version {version:?})")).unwrap_or_default();
+        let line = self.line.map(|line| format!("line {line}")).unwrap_or_default();
+        let place: Vec<String> = [entry + &version, line].into_iter().filter(|part| !part.is_empty()).collect();
+        if place.is_empty() { self.message.clone() } else { format!("{}: {}", place.join(", "), self.message) }
+    }
+}
+
 impl fmt::Display for EntryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConfigMap {}, key {:?}", self.configmap, self.key)?;
-        if let Some(entry) = self.entry {
-            write!(f, ", entry {entry}")?;
-        }
-        if let Some(version) = &self.version {
-            write!(f, " (version {version:?})")?;
-        }
-        if let Some(line) = self.line {
-            write!(f, ", line {line}")?;
-        }
-        write!(f, ": {}", self.message)
+        let placed = self.entry.is_some() || self.line.is_some() || self.version.is_some();
+        let end = if placed { "," } else { ":" };
+        write!(f, "ConfigMap {}, key {:?}{end} {}", self.configmap, self.key, self.in_key())
     }
 }
 

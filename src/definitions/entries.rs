@@ -10,8 +10,7 @@ use super::yaml::{self, YamlError};
 
 /// The one key that is read.
 pub(super) const LIST: &str = "controllerDefinitions";
-/// Values that aliases may expand to: whole entries are repeated at most, and each may be hundreds of kilobytes of
-/// text.
+/// Values that aliases may expand to: whole entries are repeated at most.
 const REPLAYS: usize = 1_000;
 
 /// A scalar.
@@ -162,6 +161,7 @@ pub(super) fn read_list(text: &str) -> Result<Shape<Entries, Skipped>, YamlError
 pub(crate) fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, YamlError> {
     let mut options = yaml::options(DuplicateKeyPolicy::PassThrough, REPLAYS);
     options.non_finite_float_policy = NonFiniteFloatPolicy::PassThrough;
+    yaml::weigh(text, options.clone())?;
     serde_saphyr::from_str_with_options(text, options).map_err(YamlError::from)
 }
 

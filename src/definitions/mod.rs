@@ -31,13 +31,15 @@ mod template;
 mod versions;
 pub(crate) mod yaml;
 
-pub use catalogue::{Catalogue, Counts, Lookup};
+pub use catalogue::{Catalogue, Counts, Lookup, Saying};
 pub(crate) use controller_config::isbsvc as isbsvc_settings;
 pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
 pub use isolate::{Footprint, NotIsolated, isolate};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
 pub use leader::{Leader, leader, lease_of_instance};
+pub(crate) use names::{is_label, is_subdomain};
 pub use objects::{DocumentError, Object, ObjectKey, Place};
 pub use parse::parse_config_map;
 pub use render::{RenderError, Rendered, render};
 pub use template::{Instance, render_template};
+pub(crate) use versions::nearest;

@@ -60,7 +60,7 @@ pub(super) fn limit(object: &ObjectKey) -> usize {
 }
 
 /// A DNS label (RFC 1123), apart from its length.
-fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let ends_well = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = text.as_bytes();
     ends_well(bytes.first())
@@ -69,7 +69,7 @@ fn is_label(text: &str) -> bool {
 }
 
 /// A DNS subdomain (RFC 1123), apart from its length.
-pub(super) fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 

@@ -147,7 +147,7 @@ fn is_list(object: &Map<String, Value>) -> bool {
 /// What makes `body` an object: the key, or the problem.
 fn identify(body: Value, place: Place) -> Result<Found, String> {
     let Value::Object(fields) = &body else {
-        return Err(format!("this is {}, not an object; does it miss its indentation or a \"---\"?", what(&body)));
+        return Err(format!("this is {}, not an object; perhaps its indentation or a \"---\" is missing", what(&body)));
     };
     let api_version = word(fields, "apiVersion")?;
     let kind = word(fields, "kind")?;

@@ -1,7 +1,10 @@
 //! From a ConfigMap to definitions: every data key and every entry is read on its own, and what is wrong with one is
 //! told with its line and takes no other with it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
@@ -175,9 +178,9 @@ impl Reader<'_> {
             ));
         };
         let names = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-        let twice = fields.iter().enumerate().find_map(|(n, (name, value))| {
-            let again = fields[..n].iter().any(|(earlier, _)| earlier == name);
-            again.then(|| (before + value.referenced.line(), format!("{name} is given twice; remove one of the two")))
+        let mut seen = HashSet::new();
+        let twice = fields.iter().find(|(name, _)| !seen.insert(name)).map(|(name, value)| {
+            (before + value.referenced.line(), format!("{name} is given twice; remove one of the two"))
         });
         let stray = fields.iter().find(|(name, _)| is_objects_own(name)).map(|(name, value)| {
             let message = format!("{name} stands left of its place; indent it with the text of fullSpec");

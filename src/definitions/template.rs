@@ -41,8 +41,8 @@ const LONGEST_ACTION: usize = 1024;
 pub(super) struct Rendering<'t> {
     /// The result.
     pub text: Cow<'t, str>,
-    /// (offset in the result, line breaks dropped there) where rendering dropped some.
-    dropped: Vec<(usize, u64)>,
+    /// Where rendering dropped line breaks: (first line of the result that begins behind them, how many so far).
+    dropped: Vec<(u64, u64)>,
 }
 
 impl<'t> Rendering<'t> {
@@ -52,7 +52,8 @@ impl<'t> Rendering<'t> {
             return Self { text: Cow::Borrowed(text), dropped: Vec::new() };
         }
         let mut out = String::with_capacity(text.len());
-        let mut dropped = Vec::new();
+        // (offset in the result, line breaks dropped there)
+        let mut dropped: Vec<(usize, u64)> = Vec::new();
         // Trimming reaches back to the last action, not into it.
         let mut since_action = 0;
         let mut comments_end = true;
@@ -95,17 +96,21 @@ impl<'t> Rendering<'t> {
             }
         }
         out.push_str(rest);
+        let (mut line, mut total, mut counted) = (1, 0, 0);
+        let dropped = dropped.into_iter().map(|(offset, breaks)| {
+            line += line_breaks(&out[counted..offset]);
+            (counted, total) = (offset, total + breaks);
+            let begins_here = out[..offset].ends_with('\n') || offset == 0;
+            (if begins_here { line } else { line + 1 }, total)
+        });
+        let dropped = dropped.collect();
         Self { text: Cow::Owned(out), dropped }
     }
 
     /// The line of the template that became `line` of the result (both 1-based).
     pub fn template_line(&self, line: u64) -> u64 {
-        if self.dropped.is_empty() {
-            return line;
-        }
-        let before = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let start: usize = self.text.split_inclusive('\n').take(before).map(str::len).sum();
-        line + self.dropped.iter().take_while(|(offset, _)| *offset <= start).map(|(_, breaks)| breaks).sum::<u64>()
+        let behind = self.dropped.partition_point(|(first, _)| *first <= line);
+        line + behind.checked_sub(1).map_or(0, |last| self.dropped[last].1)
     }
 }
 

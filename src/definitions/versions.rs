@@ -61,7 +61,7 @@ fn run(text: &str) -> (&str, &str) {
 
 /// The one among `defined` that `version` was probably meant to be: the same apart from a `v`, from case or from
 /// separators, or else one slip away (two in long ones). The greatest, where several are as near.
-pub(super) fn nearest<'v>(version: &str, defined: impl Iterator<Item = &'v str>) -> Option<&'v str> {
+pub(crate) fn nearest<'v>(version: &str, defined: impl Iterator<Item = &'v str>) -> Option<&'v str> {
     let wanted = plain(version);
     let allowed = if wanted.len() > 8 { 2 } else { 1 };
     defined

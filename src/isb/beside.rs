@@ -15,9 +15,7 @@ impl Turn<'_> {
         if self.superseded(&change) || self.child.is_some_and(|c| self.pending(c) == Pending::None) {
             return self.drop_change(&change, "another spec is asked for");
         }
-        let Ok(wanted) = self.wanted_for(&change.to) else {
-            return self.drop_change(&change, "the spec cannot be read");
-        };
+        let wanted = self.wanted_for(&change.to);
         if let Some(gone) = self.gone(wanted.instance()) {
             // Nobody would make anything of it, nor pause for it. Its clock stands still.
             change.stage_started_at = None;

@@ -19,8 +19,6 @@ use crate::{
 pub(super) enum Pending {
     /// It does not.
     None,
-    /// What is asked for cannot be told.
-    Unknown,
     /// Somebody changed it directly.
     Drift,
     /// It can be changed at once.
@@ -34,7 +32,7 @@ pub(super) enum Pending {
 impl Turn<'_> {
     /// How the ISB service differs from what is asked for.
     pub(super) fn pending(&self, child: &LiveIsb) -> Pending {
-        let Ok(wanted) = self.wanted_for(&child.version.name) else { return Pending::Unknown };
+        let wanted = self.wanted_for(&child.version.name);
         if child.deleting {
             // Nobody can take that back: its pipelines move to another one.
             return Pending::Recreate(vec!["metadata.deletionTimestamp".to_owned()]);
@@ -115,7 +113,7 @@ impl Turn<'_> {
             self.next.name_count = crate::api::child_number(self.name(), &to);
             return self.enter(IsbChange { to, ..change }, IsbStage::Beside);
         }
-        let Ok(named) = self.wanted_for(&child.version.name) else { return Plan::default() };
+        let named = self.wanted_for(&child.version.name);
         if !self.s.learned.planned.contains(&(child.version.name.clone(), named.hash.clone())) {
             if let Some(refusal) = self.refusal().cloned() {
                 return self.blocked(&refusal);

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{change::Pending, clocks, delete, manner::Manner, snapshot::Snapshot, upkeep::in_use};
 use crate::{
-    api::{ANNOTATION_RETRY, IsbChange, IsbServiceRolloutStatus, IsbStage, child_number},
+    api::{ANNOTATION_RETRY, IsbChange, IsbServiceRollout, IsbServiceRolloutStatus, IsbStage, child_number},
     drain::InStatus,
     finalizer::Hold,
     numaflow::LiveIsb,
@@ -18,7 +18,8 @@ use crate::{
     settings::Defaults,
     summary::Summary,
     time::not_before,
-    wrapped::{ISB_SERVICE, Now, Wanted, next_name},
+    valid,
+    wrapped::{ISB_SERVICE, Now, Wanted, next_name, no_next},
 };
 
 /// Decides the next steps.
@@ -60,14 +61,17 @@ impl<'a> Turn<'a> {
         next.observed_generation = metadata.generation.unwrap_or_default();
         let name = metadata.name.as_deref().unwrap_or_default();
         let manner = Manner::of(&snapshot.rollout, defaults);
-        let template = &snapshot.rollout.spec.inter_step_buffer_service;
-        let wanted = Wanted::of(ISB_SERVICE, metadata, template.metadata.as_ref(), &template.spec, "");
+        let child = in_use(name, &snapshot.children, &stored.child);
+        let found = match child {
+            Some(child) => valid::isb_service_called(&snapshot.rollout, &child.version.name),
+            None => valid::isb_service(&snapshot.rollout),
+        };
         let retry = metadata.annotations.as_ref().and_then(|a| a.get(ANNOTATION_RETRY)).cloned().unwrap_or_default();
         Self {
             s: snapshot,
             now,
-            child: in_use(name, &snapshot.children, &stored.child),
-            wanted: wanted.and_then(|wanted| Manner::check(&snapshot.rollout).map(|()| wanted)),
+            child,
+            wanted: found.check().map(|()| wanted_for(&snapshot.rollout, "")),
             manner,
             retry,
             stored,
@@ -84,13 +88,8 @@ impl<'a> Turn<'a> {
     }
 
     /// What is wanted, for an ISB service of this name.
-    ///
-    /// # Errors
-    /// A sentence that names the field and says what to do.
-    pub(super) fn wanted_for(&self, name: &str) -> Result<Wanted, String> {
-        let template = &self.s.rollout.spec.inter_step_buffer_service;
-        let metadata = &self.s.rollout.metadata;
-        Wanted::of(ISB_SERVICE, metadata, template.metadata.as_ref(), &template.spec, name)
+    pub(super) fn wanted_for(&self, name: &str) -> Wanted {
+        wanted_for(&self.s.rollout, name)
     }
 
     fn decide(mut self) -> Plan {
@@ -125,7 +124,8 @@ impl<'a> Turn<'a> {
             Ok(wanted) => wanted.clone(),
             Err(words) => {
                 let words = words.clone();
-                return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words));
+                let steps = self.tidy();
+                return self.finish(steps, Summary::failed("InvalidSpec", &words));
             }
         };
         if let Some(words) = self.unknown_version(&wanted) {
@@ -141,8 +141,18 @@ impl<'a> Turn<'a> {
         let pending = self.pending(child);
         match pending {
             Pending::None | Pending::Drift | Pending::Direct(_) => self.keep(child, &pending),
-            Pending::Unknown => self.finish(Vec::new(), Summary::failed("InvalidSpec", "cannot be told")),
-            Pending::Pause(_) | Pending::Recreate(_) => self.consider(child, &pending),
+            Pending::Pause(_) => self.consider(child, &pending),
+            // The one beside it gets the next number. Where a name gets too long with that, the one that is there stays.
+            Pending::Recreate(_) => {
+                let next = self.next_name();
+                match valid::isb_service_called(&self.s.rollout, &next).check() {
+                    Ok(()) => self.consider(child, &pending),
+                    Err(words) => {
+                        let words = no_next(ISB_SERVICE, &next, &child.version.name, &words);
+                        self.finish(Vec::new(), Summary::failed("InvalidSpec", &words))
+                    }
+                }
+            }
         }
     }
 
@@ -152,10 +162,10 @@ impl<'a> Turn<'a> {
             return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
         }
         let name = self.next_name();
-        let wanted = match self.wanted_for(&name) {
-            Ok(wanted) => wanted,
-            Err(words) => return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words)),
-        };
+        if let Err(words) = valid::isb_service_called(&self.s.rollout, &name).check() {
+            return self.finish(Vec::new(), Summary::failed("InvalidSpec", &words));
+        }
+        let wanted = self.wanted_for(&name);
         self.next.name_count = child_number(self.name(), &name);
         let body = Arc::new(wanted.body(&name));
         let report = Summary::pending("Creating", &format!("InterStepBufferService/{name} is being made"));
@@ -180,10 +190,7 @@ impl<'a> Turn<'a> {
             return self.finish(Vec::new(), Summary::blocked(&refusal.reason, &refusal.message));
         }
         self.applies_directly = matches!(pending, Pending::Direct(_));
-        let steps = match self.wanted_for(&child.version.name) {
-            Ok(wanted) => self.applying(child, &wanted),
-            Err(_) => Vec::new(),
-        };
+        let steps = self.applying(child, &self.wanted_for(&child.version.name));
         let words = format!("InterStepBufferService/{} is being changed", child.version.name);
         self.finish(steps, Summary::pending("Progressing", &words))
     }
@@ -259,4 +266,10 @@ impl<'a> Turn<'a> {
         }
         Plan { steps, again_after: self.again_after }
     }
+}
+
+/// What a rollout asks for, for an ISB service of this name.
+fn wanted_for(rollout: &IsbServiceRollout, name: &str) -> Wanted {
+    let template = &rollout.spec.inter_step_buffer_service;
+    Wanted::of(ISB_SERVICE, &rollout.metadata, template.metadata.as_ref(), &template.spec, name)
 }

@@ -40,8 +40,7 @@ impl Turn<'_> {
             (Course::Turned(turned), _) => change = *turned,
             (Course::On, _) => {}
         }
-        let named = self.wanted_for(&child.version.name).ok().filter(|_| self.wanted.is_ok());
-        let Some(wanted) = named else {
+        let Ok(wanted) = self.wanted.as_ref().map(|_| self.wanted_for(&child.version.name)) else {
             let words = "the spec cannot be read any more";
             if untouched {
                 return self.drop_change(&change, words);

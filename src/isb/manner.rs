@@ -23,7 +23,7 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// Reads the strategy of a rollout. What cannot be read is replaced by the default: [`Self::check`] says what is wrong before
+    /// Reads the strategy of a rollout. What cannot be read is replaced by the default: [`crate::valid::isb_service`] says what is wrong before
     /// any change starts, and one that runs already must not stop for it.
     #[must_use]
     pub fn of(rollout: &IsbServiceRollout, defaults: &Defaults) -> Self {
@@ -41,32 +41,6 @@ impl Manner {
             interval: wait(|a| a.interval.as_ref(), defaults.interval).max(Duration::from_millis(100)),
             drain_timeout: timeout.or(defaults.drain_timeout),
             on_drain_timeout: then.unwrap_or(defaults.on_drain_timeout),
-        }
-    }
-
-    /// What the schema of the CRD cannot say.
-    ///
-    /// # Errors
-    /// A sentence that names the field and says what to do.
-    pub fn check(rollout: &IsbServiceRollout) -> Result<(), String> {
-        let Some(spec) = &rollout.spec.strategy else { return Ok(()) };
-        let mut waits: Vec<(&str, Option<&Wait>)> = Vec::new();
-        if let Some(assessment) = &spec.assessment {
-            waits.push(("assessment.deadline", assessment.deadline.as_ref()));
-            waits.push(("assessment.window", assessment.window.as_ref()));
-            waits.push(("assessment.interval", assessment.interval.as_ref()));
-        }
-        waits.push(("ppnd.drainTimeout", spec.ppnd.as_ref().and_then(|p| p.drain_timeout.as_ref())));
-        for (field, wait) in waits {
-            if let Some(Err(error)) = wait.map(Wait::get) {
-                return Err(format!("spec.strategy.{field}: {error}"));
-            }
-        }
-        match spec.ppnd.as_ref().and_then(|p| p.on_drain_timeout.as_deref()) {
-            Some(other) if OnDrainTimeout::parse(other).is_none() => {
-                Err(format!("spec.strategy.ppnd.onDrainTimeout: {other:?} is neither Proceed nor Abort"))
-            }
-            _ => Ok(()),
         }
     }
 }

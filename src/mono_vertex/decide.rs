@@ -8,15 +8,23 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{change::Applying, clocks, delete, desired::Desired, report::Report, snapshot::Snapshot, steer::Steering};
+use super::{
+    change::{Applying, Pending},
+    clocks, delete,
+    desired::Desired,
+    report::Report,
+    snapshot::Snapshot,
+    steer::Steering,
+};
 use crate::{
     api::{ANNOTATION_RETRY, MonoVertexRolloutStatus, child_number},
     finalizer::Hold,
     numaflow::{LiveMonoVertex, pods_of_mono_vertex},
     plan::{Event, Plan, Refusal, Step},
     summary::Summary,
+    valid,
     words::held_by,
-    wrapped::{MONO_VERTEX, current, next_name},
+    wrapped::{MONO_VERTEX, current, next_name, no_next},
 };
 
 /// Decides the next steps.
@@ -63,7 +71,13 @@ impl<'a> Turn<'a> {
             again_after: None,
         };
         let name = child.map_or_else(|| turn.next_name(), |c| c.version.name.clone());
-        turn.desired = Desired::of(&snapshot.rollout, &name);
+        let named = || valid::mono_vertex_called(&snapshot.rollout, &name).check();
+        let valid = match child {
+            Some(_) => named(),
+            // As it was admitted, and with the number that it gets.
+            None => valid::mono_vertex(&snapshot.rollout).check().and_then(|()| named()),
+        };
+        turn.desired = valid.map(|()| Desired::of(&snapshot.rollout, &name));
         turn
     }
 
@@ -100,6 +114,7 @@ impl<'a> Turn<'a> {
             return self.finish(Vec::new(), Summary::pending("Deleting", &words));
         }
         let pending = self.pending(child);
+        let pending = self.with_a_name(child, pending);
         let want = self.want(child, &pending);
         if let Some(step) = want.ask_first.clone() {
             return Plan::of(vec![step]);
@@ -151,6 +166,21 @@ impl<'a> Turn<'a> {
     fn next_name(&self) -> String {
         let used = self.s.children.keys().chain(&self.s.foreign_children).map(String::as_str).collect();
         next_name(self.name(), &used, self.stored.name_count, &self.stored.child)
+    }
+
+    /// One that is made anew gets the next number. Where a name gets too long with that, the one that is there stays as it is.
+    fn with_a_name(&mut self, child: &LiveMonoVertex, pending: Pending) -> Pending {
+        if !matches!(pending, Pending::Recreate(_)) {
+            return pending;
+        }
+        let next = self.next_name();
+        match valid::mono_vertex_called(&self.s.rollout, &next).check() {
+            Ok(()) => pending,
+            Err(words) => {
+                self.desired = Err(no_next(MONO_VERTEX, &next, &child.version.name, &words));
+                Pending::Unknown
+            }
+        }
     }
 
     /// MonoVertices of this rollout besides the one that counts (an earlier operator left them) go.

@@ -19,32 +19,22 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// What a rollout asks for, for a MonoVertex of this name.
-    ///
-    /// # Errors
-    /// A sentence that names the field and says what to do.
-    pub fn of(rollout: &MonoVertexRollout, name: &str) -> Result<Self, String> {
+    /// What a rollout asks for, for a MonoVertex of this name. What is wrong with it [`crate::valid::mono_vertex`] says; what cannot
+    /// be read counts as not said here.
+    #[must_use]
+    pub fn of(rollout: &MonoVertexRollout, name: &str) -> Self {
         let template = &rollout.spec.mono_vertex;
-        let mut wanted = Wanted::of(MONO_VERTEX, &rollout.metadata, template.metadata.as_ref(), &template.spec, name)?;
-        let (phase, lifecycle) = take_phase(MONO_VERTEX, &mut wanted.spec)?;
+        let mut wanted = Wanted::of(MONO_VERTEX, &rollout.metadata, template.metadata.as_ref(), &template.spec, name);
+        let (phase, lifecycle) = take_phase(&mut wanted.spec);
         if !lifecycle.is_empty() {
             wanted.spec["lifecycle"] = Value::Object(lifecycle);
         }
-        let replicas = wanted.spec.get("replicas").cloned().filter(|replicas| !replicas.is_null());
-        if let Some(replicas) = replicas.as_ref().filter(|r| r.as_u64().is_none()) {
-            return Err(format!("spec.monoVertex.spec.replicas: {replicas} is not a number of replicas"));
-        }
+        let replicas = wanted.spec.get("replicas").cloned().filter(Value::is_u64);
         let fixed = replicas.is_some() && is_unscaled(&wanted.spec);
         if let Some(spec) = wanted.spec.as_object_mut().filter(|_| !fixed) {
             spec.remove("replicas");
         }
-        Ok(Self { wanted: wanted.hashed(), phase, replicas: replicas.filter(|_| !fixed) })
-    }
-
-    /// Whether the user wants it paused.
-    #[must_use]
-    pub fn wants_paused(&self) -> bool {
-        self.phase.as_deref() == Some("Paused")
+        Self { wanted: wanted.hashed(), phase, replicas: replicas.filter(|_| !fixed) }
     }
 
     /// Instance of the controller that is to manage it.

@@ -8,7 +8,7 @@ use crate::{
     numaflow::LiveMonoVertex,
     plan::{Event, Step},
     words::list,
-    wrapped::Tries,
+    wrapped::{NoPhase, Tries, phase_of},
 };
 
 /// Whether a MonoVertex should be paused, and why.
@@ -56,13 +56,15 @@ impl Turn<'_> {
                 want.reason = format!("a change of {}", list(paths, 3));
             }
         }
-        // Where the spec cannot be read, what it said last still stands.
-        let by_user = if let Some(desired) = &desired {
-            desired.wants_paused()
-        } else {
-            let said = |p: &MonoVertexPause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
-            child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
-        };
+        // Whatever else is wrong with the spec. Where this cannot be read, what it said last still stands.
+        let by_user = phase_of(&self.s.rollout.spec.mono_vertex.spec.0).map_or_else(
+            |NoPhase| {
+                let said =
+                    |p: &MonoVertexPause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
+                child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
+            },
+            |phase| phase == Some("Paused"),
+        );
         if by_user {
             want.asked_by.insert(0, BY_SPEC.to_owned());
             let more = if want.reason.is_empty() { String::new() } else { format!("; {}", want.reason) };

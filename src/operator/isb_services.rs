@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
-use super::{Operator, Task, watches::decode};
+use super::{Operator, Task};
 use crate::{
     api::{IsbServiceRollout, IsbServiceRolloutStatus},
     kinds,
@@ -36,7 +36,7 @@ impl Operator {
             &self.world.isb_rollouts,
             self.api::<DeserializeGuard<IsbServiceRollout>>(scope),
             watcher::Config::default(),
-            decode,
+            Decoded::read,
             move |c| this.isb_rollout_changed(c),
         );
         if let Some(resource) = kinds::numaflow("InterStepBufferService") {

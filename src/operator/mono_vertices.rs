@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
-use super::{Operator, Task, watches::decode};
+use super::{Operator, Task};
 use crate::{api::MonoVertexRollout, kinds, numaflow::LiveMonoVertex, store::Change, world::Decoded};
 
 impl Operator {
@@ -18,7 +18,7 @@ impl Operator {
             &self.world.mono_vertex_rollouts,
             self.api::<DeserializeGuard<MonoVertexRollout>>(scope),
             watcher::Config::default(),
-            decode,
+            Decoded::read,
             move |change: &Change<Decoded<MonoVertexRollout>>| {
                 let (namespace, name) = change.key.clone();
                 this.queue.add(Task::MonoVertex(namespace, name));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
-use super::{Operator, Task, watches::decode};
+use super::{Operator, Task};
 use crate::{
     api::{
         LABEL_PARENT, NumaflowControllerRollout, NumaflowControllerRolloutStatus, PauseAnswer, PauseRequest,
@@ -73,7 +73,7 @@ impl Operator {
             &self.world.pipeline_rollouts,
             self.api::<DeserializeGuard<PipelineRollout>>(scope),
             watcher::Config::default(),
-            decode,
+            Decoded::read,
             move |c| this.pipeline_rollout_changed(c),
         );
         if let Some(resource) = kinds::numaflow("Pipeline") {

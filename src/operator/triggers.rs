@@ -1,6 +1,6 @@
 //! From a change in a store to the turns that it calls for.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
@@ -157,13 +157,7 @@ impl Operator {
 
     pub(super) fn definitions_changed(&self, change: &Change<DefinitionsMap>) {
         let (namespace, name) = &change.key;
-        {
-            let mut catalogue = self.world.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-            match &change.new {
-                Some(map) => catalogue.set(namespace, name, map.parsed.clone()),
-                None => catalogue.remove(namespace, name),
-            };
-        }
+        self.world.catalogue_follows(&change.key);
         // Pinned copies of what is defined are then shared with it.
         for located in change.new.iter().flat_map(|map| &map.parsed.definitions) {
             drop(self.world.intern(located.definition.clone()));

@@ -17,10 +17,7 @@ use tokio::task::JoinSet;
 
 use super::Operator;
 use crate::{
-    api::{
-        CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, LABEL_TRACKING, NumaflowController, NumaflowControllerRollout,
-    },
-    definitions::parse_config_map,
+    api::{LABEL_PARENT, LABEL_TRACKING, NumaflowController, NumaflowControllerRollout, definitions_selector},
     kinds,
     live::Live,
     settings::Settings,
@@ -46,7 +43,7 @@ impl Operator {
                 &self.world.rollouts,
                 self.api::<DeserializeGuard<NumaflowControllerRollout>>(scope),
                 watcher::Config::default(),
-                decode,
+                Decoded::read,
                 move |c| this.rollout_changed(c),
             );
             let this = self.clone();
@@ -57,7 +54,7 @@ impl Operator {
                 &self.world.controllers,
                 self.api::<DeserializeGuard<NumaflowController>>(scope),
                 watcher::Config::default(),
-                decode,
+                Decoded::read,
                 move |c| this.controller_changed(c),
             );
             let this = self.clone();
@@ -87,7 +84,7 @@ impl Operator {
             }
         }
         for scope in definitions {
-            let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_DEFINITIONS}"));
+            let config = watcher::Config::default().labels(&definitions_selector());
             let this = self.clone();
             self.spawn(
                 tasks,
@@ -96,13 +93,7 @@ impl Operator {
                 &self.world.config_maps,
                 self.api::<ConfigMap>(scope),
                 config,
-                |object| {
-                    let data = object.data.clone().unwrap_or_default();
-                    DefinitionsMap {
-                        uid: object.uid().unwrap_or_default(),
-                        parsed: parse_config_map(&object.namespace().unwrap_or_default(), &object.name_any(), &data),
-                    }
-                },
+                DefinitionsMap::read,
                 move |c| this.definitions_changed(c),
             );
         }
@@ -225,25 +216,6 @@ impl Operator {
     }
 }
 
-pub(super) fn scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
-    if settings.namespaces.is_empty() {
-        return vec![(CLUSTER.to_owned(), None)];
-    }
-    settings.namespaces.iter().map(|n| (n.clone(), Some(n.clone()))).collect()
-}
-
-pub(super) fn definition_scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
-    let own = settings.operator_namespace.clone();
-    if !settings.definitions_anywhere {
-        return vec![(own.clone(), Some(own))];
-    }
-    let mut all = scopes(settings);
-    if all.iter().all(|(_, namespace)| namespace.as_ref().is_some_and(|n| *n != own)) {
-        all.push((own.clone(), Some(own)));
-    }
-    all
-}
-
 /// The permitted kinds as (group, kind).
 pub(super) fn group_kinds(settings: &Settings) -> impl Iterator<Item = GroupKind> {
     settings.permitted.iter().map(|text| {
@@ -261,17 +233,6 @@ pub(super) fn watched_kinds(settings: &Settings) -> Vec<GroupKind> {
     all.sort();
     all.dedup();
     all
-}
-
-pub(super) fn decode<K: Clone + Resource>(guarded: &DeserializeGuard<K>) -> Decoded<K> {
-    match &guarded.0 {
-        Ok(object) => {
-            let mut object = object.clone();
-            object.meta_mut().managed_fields = None;
-            Decoded::Good(Arc::new(object))
-        }
-        Err(error) => Decoded::Bad(error.error.clone()),
-    }
 }
 
 pub(super) fn read_namespace(namespace: &Namespace) -> NamespaceState {

@@ -18,14 +18,15 @@ use super::{
     want::Want,
 };
 use crate::{
-    api::{ANNOTATION_RETRY, OnDrainTimeout, PipelineRolloutStatus, Wait, child_number},
+    api::{ANNOTATION_RETRY, PipelineRolloutStatus, child_number},
     finalizer::Hold,
     numaflow::LivePipeline,
     plan::{Event, Plan, Refusal, Step},
     summary::Summary,
     time::not_before,
+    valid,
     words::held_by,
-    wrapped::{PIPELINE, current, next_name},
+    wrapped::{PIPELINE, current, next_name, no_next},
 };
 
 /// Decides the next steps.
@@ -72,11 +73,17 @@ impl<'a> Turn<'a> {
             again_after: None,
         };
         let name = child.map_or_else(|| turn.next_name(), |c| c.version.name.clone());
-        let desired = Desired::of(&snapshot.rollout, &name).map(|desired| match child {
+        let named = || valid::pipeline_called(&snapshot.rollout, &name).check();
+        let valid = match child {
+            Some(_) => named(),
+            // As it was admitted, and with the number that it gets.
+            None => valid::pipeline(&snapshot.rollout).check().and_then(|()| named()),
+        };
+        let desired = valid.map_err(Unclear::Invalid).map(|()| Desired::of(&snapshot.rollout, &name));
+        let desired = desired.map(|desired| match child {
             Some(child) => desired.arranged_like(&child.spec),
             None => desired,
         });
-        let desired = desired.and_then(|desired| turn.checked(desired)).map_err(Unclear::Invalid);
         turn.desired = desired.and_then(|desired| turn.on_its_isb_service(desired));
         turn
     }
@@ -93,20 +100,6 @@ impl<'a> Turn<'a> {
     /// Name of the rollout.
     pub(super) fn name(&self) -> &str {
         self.s.rollout.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// What the schema of the CRD cannot say.
-    fn checked(&self, desired: Desired) -> Result<Desired, String> {
-        let ppnd = self.s.rollout.spec.strategy.as_ref().and_then(|s| s.ppnd.as_ref());
-        if let Some(Err(error)) = ppnd.and_then(|p| p.drain_timeout.as_ref()).map(Wait::get) {
-            return Err(format!("spec.strategy.ppnd.drainTimeout: {error}"));
-        }
-        match ppnd.and_then(|p| p.on_drain_timeout.as_deref()) {
-            Some(other) if OnDrainTimeout::parse(other).is_none() => {
-                Err(format!("spec.strategy.ppnd.onDrainTimeout: {other:?} is neither Proceed nor Abort"))
-            }
-            _ => Ok(desired),
-        }
     }
 
     fn decide(mut self) -> Plan {
@@ -137,6 +130,7 @@ impl<'a> Turn<'a> {
             return self.finish(steps, report::wedged(child));
         }
         let pending = self.pending(child);
+        let pending = self.with_a_name(child, pending);
         let want = self.want(child, &pending);
         if let Some(step) = want.ask_first.clone() {
             return Plan::of(vec![step]);
@@ -211,6 +205,21 @@ impl<'a> Turn<'a> {
     fn next_name(&self) -> String {
         let used = self.s.children.keys().chain(&self.s.foreign_children).map(String::as_str).collect();
         next_name(self.name(), &used, self.stored.name_count, &self.stored.child)
+    }
+
+    /// One that is made anew gets the next number. Where a name gets too long with that, the one that is there stays as it is.
+    fn with_a_name(&mut self, child: &LivePipeline, pending: Pending) -> Pending {
+        if !matches!(pending, Pending::Recreate(_)) {
+            return pending;
+        }
+        let next = self.next_name();
+        match valid::pipeline_called(&self.s.rollout, &next).check() {
+            Ok(()) => pending,
+            Err(words) => {
+                self.desired = Err(Unclear::Invalid(no_next(PIPELINE, &next, &child.version.name, &words)));
+                Pending::Unknown
+            }
+        }
     }
 
     /// Pipelines of this rollout besides the one that counts (an earlier operator left them) go.

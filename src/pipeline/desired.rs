@@ -42,20 +42,15 @@ pub(super) fn grace_of(rollout: &PipelineRollout) -> Option<i64> {
 }
 
 impl Desired {
-    /// What a rollout asks for, for a pipeline of this name, on the ISB service of the name that its spec has.
-    ///
-    /// # Errors
-    /// A sentence that names the field and says what to do.
-    pub fn of(rollout: &PipelineRollout, name: &str) -> Result<Self, String> {
+    /// What a rollout asks for, for a pipeline of this name, on the ISB service of the name that its spec has. What is wrong with
+    /// it [`crate::valid::pipeline`] says; what cannot be read counts as not said here.
+    #[must_use]
+    pub fn of(rollout: &PipelineRollout, name: &str) -> Self {
         let template = &rollout.spec.pipeline;
-        let mut wanted = Wanted::of(PIPELINE, &rollout.metadata, template.metadata.as_ref(), &template.spec, name)?;
-        let (phase, mut lifecycle) = take_phase(PIPELINE, &mut wanted.spec)?;
-        let grace = match lifecycle.remove("pauseGracePeriodSeconds") {
-            None | Some(Value::Null) => None,
-            Some(grace) => Some(grace.as_i64().filter(|g| *g >= 0).ok_or_else(|| {
-                format!("spec.pipeline.spec.lifecycle.pauseGracePeriodSeconds: {grace} is not a number of seconds")
-            })?),
-        };
+        let mut wanted = Wanted::of(PIPELINE, &rollout.metadata, template.metadata.as_ref(), &template.spec, name);
+        let (phase, mut lifecycle) = take_phase(&mut wanted.spec);
+        lifecycle.remove("pauseGracePeriodSeconds");
+        let grace = grace_of(rollout);
         if lifecycle.get("deletionGracePeriodSeconds").is_none() && lifecycle.get("deleteGracePeriodSeconds").is_none()
         {
             lifecycle.insert("deletionGracePeriodSeconds".to_owned(), json!(DELETION_GRACE));
@@ -64,7 +59,7 @@ impl Desired {
         let isb = label_value(isb_of(&wanted.spec));
         wanted.labels.insert(LABEL_ISB.to_owned(), isb.clone());
         wanted.labels.insert(LABEL_ISB_CHILD.to_owned(), isb);
-        Ok(Self { wanted: wanted.hashed(), phase, grace, isb_rollout: None })
+        Self { wanted: wanted.hashed(), phase, grace, isb_rollout: None }
     }
 
     /// On this ISB service.

@@ -5,6 +5,7 @@ mod changing;
 mod clocks;
 mod deletion;
 mod force;
+mod invalid;
 mod isb_names;
 mod model;
 mod moves;

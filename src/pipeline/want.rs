@@ -16,6 +16,7 @@ use crate::{
     plan::Step,
     time::elapsed,
     words::{duration, list},
+    wrapped::{NoPhase, phase_of},
 };
 
 /// Time after which a pipeline that failed is not waited for.
@@ -90,13 +91,15 @@ impl Turn<'_> {
                 }
             }
         }
-        // Where the spec cannot be read, what it said last still stands.
-        let by_user = if let Some(desired) = self.readable() {
-            desired.wants_paused()
-        } else {
-            let said = |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
-            child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
-        };
+        // Whatever else is wrong with the spec. Where this cannot be read, what it said last still stands.
+        let by_user = phase_of(&self.s.rollout.spec.pipeline.spec.0).map_or_else(
+            |NoPhase| {
+                let said =
+                    |p: &PipelinePause| p.state != pausing::RESUMING && p.asked_by.iter().any(|by| by == BY_SPEC);
+                child.wants_paused() && self.stored.pause.as_ref().is_some_and(said)
+            },
+            |phase| phase == Some("Paused"),
+        );
         let counting: Vec<&Request> = requests.iter().filter(|r| self.counts(r, &want)).collect();
         let mut reasons = Vec::new();
         if by_user {

@@ -17,10 +17,9 @@ use crate::{
     evidence::{Evidence, Look},
     manifest::Manifest,
     plan::{Event, Pin, Plan, Step},
-    rollout::{decide::Turn, enter::Prepared, report, upkeep::taken},
+    rollout::{decide::Turn, enter::Prepared, report, resolve::in_use, upkeep::taken},
     summary::Summary,
     time::elapsed,
-    words::list,
 };
 
 /// When to look again at what no watch tells.
@@ -326,31 +325,8 @@ impl Turn<'_> {
 
     /// The instance ID cannot change while something depends on the old one.
     pub(super) fn instance_in_use(&self, wanted: &str) -> Option<Unresolved> {
-        let old = &self.stored.promoted.as_ref()?.instance_id;
-        if old == wanted {
-            return None;
-        }
-        let unlisted = &self.s.dependants.unlisted;
-        let message = if unlisted.is_empty() {
-            let names: Vec<String> =
-                self.s.dependants.of_instance(old).map(|d| format!("{}/{}", d.kind, d.name)).collect();
-            if names.is_empty() {
-                return None;
-            }
-            format!(
-                "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while {} {} the old one; move or delete \
-                 {} first",
-                list(&names, 5),
-                if names.len() == 1 { "uses" } else { "use" },
-                if names.len() == 1 { "it" } else { "them" }
-            )
-        } else {
-            format!(
-                "spec.controller.instanceID: cannot change from {old:?} to {wanted:?} while {} cannot be listed",
-                list(unlisted, 5)
-            )
-        };
-        Some(Unresolved { reason: "InstanceInUse", message })
+        let promoted = self.stored.promoted.as_ref()?;
+        in_use(&promoted.instance_id, wanted, &self.s.dependants)
     }
 
     /// Whether the spec asks for something else than the running attempt. That a definition was removed changes nothing.

@@ -184,14 +184,15 @@ impl<'a> Turn<'a> {
     /// The version of the spec cannot be attempted.
     fn unresolved(mut self, why: &Unresolved) -> Plan {
         let controller = &self.s.rollout.spec.controller;
-        let same = |p: &Promoted| p.version == controller.version && p.instance_id == controller.instance();
-        if why.is_about_definition() && self.next.promoted.as_ref().is_some_and(same) {
+        let runs = self.next.promoted.as_ref().is_some_and(|promoted| promoted.is_asked_for(controller));
+        if why.is_about_definition() && runs {
             // It runs already, held by its pinned revision; what became of the definition changes nothing about that.
             return self.steady_missing(why);
         }
         let key = self.key(&controller.version, controller.instance(), "");
-        self.fail(key, Stage::Resolve, AttemptResult::Failed, why.reason, &why.message);
-        self.keep(Summary::failed(why.reason, &why.message))
+        let (reason, message) = (why.reason.as_str(), why.message());
+        self.fail(key, Stage::Resolve, AttemptResult::Failed, reason, &message);
+        self.keep(Summary::failed(reason, &message))
     }
 
     /// The desired version is promoted.

@@ -61,7 +61,7 @@ impl Turn<'_> {
     pub(super) fn go_on(mut self, mut upgrade: Upgrade, production: Option<&Standing>) -> Plan {
         // Minutes have passed since this was looked at.
         if let Some(in_use) = self.instance_in_use(&upgrade.instance_id) {
-            return self.fail_untouched(&upgrade, in_use.reason, &in_use.message, production);
+            return self.fail_untouched(&upgrade, in_use.reason.as_str(), &in_use.message(), production);
         }
         let manifest = match self.s.manifest(&upgrade.revision, &upgrade.instance_id) {
             Ok(manifest) => manifest,

@@ -93,7 +93,7 @@ impl Report {
         let (asked, reason, words) = drain::condition(turn.next.pause_request.as_ref(), attempted);
         set(ConditionType::PausingPipelines, asked, reason, &words);
         match &self.missing {
-            Some(missing) => set(ConditionType::DefinitionMissing, true, missing.reason, &missing.message),
+            Some(missing) => set(ConditionType::DefinitionMissing, true, missing.reason.as_str(), &missing.message()),
             None => conditions.remove(ConditionType::DefinitionMissing),
         }
         let unready = self.unready(turn, standing);

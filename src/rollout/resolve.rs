@@ -4,13 +4,17 @@
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use crate::{
-    api::{ControllerSpec, NumaflowControllerRollout, OnDrainTimeout, RESERVED_INSTANCE_PREFIX, Strategy, Wait},
-    controller::target::{Target, Unresolved},
+    api::{
+        CONFIG_DEFINITIONS, ControllerSpec, LABEL_CONFIG, NumaflowControllerRollout, OnDrainTimeout, Strategy, Wait,
+    },
+    controller::target::{Reason, Target, Unresolved},
     definitions::{Definition, Lookup},
     manifest::Manifest,
+    numaflow::Dependants,
     rollout::snapshot::Revision,
     settings::Defaults,
-    words::list,
+    valid,
+    words::{last, list, meant},
 };
 
 /// How an attempt is made and judged: spec over defaults.
@@ -97,10 +101,24 @@ pub struct Question<'a> {
 /// malformed, or cannot be rendered for this namespace.
 pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
     let rollout = question.rollout;
+    let findings = valid::controller(rollout, question.field).violations;
+    if !findings.is_empty() {
+        return Err(Unresolved { reason: Reason::InvalidSpec, findings });
+    }
+    if let Some(rival) = winner(rollout, question.rivals) {
+        return Err(conflict(question.field, rollout.spec.controller.instance(), &rival.name));
+    }
+    find(question)
+}
+
+/// Finds the definition that a spec asks for, whatever else is wrong with the spec.
+///
+/// # Errors
+/// The version is not defined, defined twice, malformed, or cannot be rendered for this namespace.
+pub fn find(question: &Question<'_>) -> Result<Target, Unresolved> {
+    let rollout = question.rollout;
     let controller = &rollout.spec.controller;
     let instance = controller.instance();
-    check_spec(rollout, question.field)?;
-    check_rivals(question, instance)?;
     let (definition, only_pinned) = match &question.lookup {
         Lookup::Found(definition) => (definition.clone(), None),
         other => {
@@ -122,136 +140,117 @@ pub fn resolve(question: &Question<'_>) -> Result<Target, Unresolved> {
             }
         }
     };
-    let manifest = (question.render)(&definition, instance).map_err(|message| Unresolved {
-        reason: "DefinitionUnusable",
-        message: format!("version {:?}: {message}", controller.version),
-    })?;
-    check_namespace(rollout, &manifest)?;
+    let unusable = |reason, message: &str| {
+        let message = format!("version {:?}: {message}", controller.version);
+        Unresolved::of(reason, format!("{}.version", question.field), message)
+    };
+    let manifest =
+        (question.render)(&definition, instance).map_err(|message| unusable(Reason::DefinitionUnusable, &message))?;
+    check_namespace(rollout, &manifest).map_err(|message| unusable(Reason::ForeignNamespace, &message))?;
     Ok(Target { version: controller.version.clone(), instance: instance.to_owned(), definition, manifest, only_pinned })
 }
 
 fn describe(lookup: &Lookup, controller: &ControllerSpec, field: &str) -> Unresolved {
     let version = &controller.version;
-    match lookup {
-        Lookup::Found(_) => Unresolved { reason: "Found", message: String::new() },
+    let (reason, message) = match lookup {
+        Lookup::Found(_) => (Reason::DefinitionUnusable, String::new()),
         Lookup::Missing { defined, looked_at, nearest } => {
-            let defined = if defined.is_empty() { "none".to_owned() } else { list(defined, 30) };
             let looked_at = if looked_at.is_empty() {
-                "no ConfigMap is labelled numaplane.numaproj.io/config=numaflow-controller-definitions".to_owned()
+                format!("no ConfigMap is labelled {LABEL_CONFIG}={CONFIG_DEFINITIONS}")
             } else {
                 format!("looked in {}", list(looked_at, 10))
             };
-            let hint = nearest.as_ref().map_or_else(|| ".".to_owned(), |n| format!("; did you mean {n:?}?"));
-            Unresolved {
-                reason: "DefinitionNotFound",
-                message: format!(
-                    "{field}.version: version {version:?} is not defined{hint} Defined versions: {defined} \
-                     ({looked_at}). Set one of them, or add this version to a definitions ConfigMap"
-                ),
-            }
+            let known = if defined.is_empty() {
+                format!("No version is defined ({looked_at}). Add it to a definitions ConfigMap")
+            } else {
+                format!(
+                    "Defined versions: {} ({looked_at}). Set one of them, or add this version to a definitions ConfigMap",
+                    last(defined, 30)
+                )
+            };
+            let hint = meant(nearest.as_deref());
+            (Reason::DefinitionNotFound, format!("version {version:?} is not defined{hint}. {known}"))
         }
-        Lookup::Ambiguous { places } => Unresolved {
-            reason: "DefinitionAmbiguous",
-            message: format!(
-                "{field}.version: version {version:?} is defined more than once with different content, in {}; \
+        Lookup::Ambiguous { places } => (
+            Reason::DefinitionAmbiguous,
+            format!(
+                "version {version:?} is defined more than once with different content, in {}; \
                  remove all but one",
                 places.join(" and ")
             ),
-        },
-        Lookup::Malformed(error) => Unresolved {
-            reason: "DefinitionMalformed",
-            message: format!("version {version:?} is defined, but its definition is malformed: {error}"),
-        },
-    }
+        ),
+        Lookup::Malformed(error) => (
+            Reason::DefinitionMalformed,
+            format!(
+                "version {version:?} is defined, but its definition is malformed: {error}. Mend it there, or set \
+                 another version"
+            ),
+        ),
+    };
+    Unresolved::of(reason, format!("{field}.version"), message)
 }
 
-/// What the schema of the CRD refuses too; said again here for objects that were stored before it did.
-fn check_spec(rollout: &NumaflowControllerRollout, field: &str) -> Result<(), Unresolved> {
-    let invalid = |message: String| Err(Unresolved { reason: "InvalidSpec", message });
-    let controller = &rollout.spec.controller;
-    let instance = controller.instance();
-    if controller.version.trim().is_empty() {
-        return invalid(format!("{field}.version: is empty; set one of the defined versions"));
-    }
-    let label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if instance.len() > 20 || !instance.chars().all(label) || instance.starts_with('-') || instance.ends_with('-') {
-        return invalid(format!(
-            "{field}.instanceID: {instance:?} is not a DNS label of at most 20 characters (lower-case letters, \
-             digits and '-')"
-        ));
-    }
-    if instance.starts_with(RESERVED_INSTANCE_PREFIX) {
-        return invalid(format!(
-            "{field}.instanceID: {instance:?} begins with {RESERVED_INSTANCE_PREFIX:?}, which is kept for isolated \
-             copies; choose another"
-        ));
-    }
-    let Some(strategy) = &rollout.spec.strategy else { return Ok(()) };
-    if let Some(kind) = &strategy.kind
-        && Strategy::parse(kind).is_none()
-    {
-        return invalid(format!(
-            "spec.strategy.type: {kind:?} is not a strategy; use progressive, pause-and-drain or no-strategy"
-        ));
-    }
-    let assessment = strategy.assessment.clone().unwrap_or_default();
-    let ppnd = strategy.ppnd.clone().unwrap_or_default();
-    for (path, wait) in [
-        ("assessment.deadline", &assessment.deadline),
-        ("assessment.window", &assessment.window),
-        ("assessment.interval", &assessment.interval),
-        ("ppnd.drainTimeout", &ppnd.drain_timeout),
-    ] {
-        if let Some(Err(error)) = wait.as_ref().map(Wait::get) {
-            return invalid(format!("spec.strategy.{path}: {error}"));
-        }
-    }
-    if let Some(action) = &ppnd.on_drain_timeout
-        && OnDrainTimeout::parse(action).is_none()
-    {
-        return invalid(format!("spec.strategy.ppnd.onDrainTimeout: {action:?} is neither Proceed nor Abort"));
-    }
-    Ok(())
-}
-
-/// One instance of the controller in a namespace belongs to one rollout: the one with a promoted child, else the older.
-fn check_rivals(question: &Question<'_>, instance: &str) -> Result<(), Unresolved> {
-    let rollout = question.rollout;
+/// One instance of the controller in a namespace belongs to one rollout: the one with a promoted child, else the older. The one
+/// that it belongs to, if that is another.
+fn winner<'a>(rollout: &NumaflowControllerRollout, rivals: &'a [Rival]) -> Option<&'a Rival> {
+    let instance = rollout.spec.controller.instance();
     let name = rollout.metadata.name.as_deref().unwrap_or_default();
     let promoted = rollout.status.as_ref().and_then(|s| s.promoted.as_ref()).is_some_and(|p| p.instance_id == instance);
     let created = rollout.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
-    let winner = question.rivals.iter().filter(|r| r.instances.iter().any(|i| i == instance)).find(|rival| {
+    rivals.iter().filter(|r| r.instances.iter().any(|i| i == instance)).find(|rival| {
         let order = promoted
             .cmp(&(rival.promoted.as_deref() == Some(instance)))
             .then_with(|| rival.created.cmp(&created))
             .then_with(|| rival.name.as_str().cmp(name));
         order == Ordering::Less
-    });
-    match winner {
-        None => Ok(()),
-        Some(rival) => Err(Unresolved {
-            reason: "InstanceConflict",
-            message: format!(
-                "{}.instanceID: instance {instance:?} in this namespace belongs to NumaflowControllerRollout/{}; \
-                 choose another instanceID or delete one of the two",
-                question.field, rival.name
-            ),
-        }),
-    }
+    })
 }
 
-fn check_namespace(rollout: &NumaflowControllerRollout, manifest: &Manifest) -> Result<(), Unresolved> {
+/// That an instance belongs to another rollout. `field` is where instanceID stands.
+#[must_use]
+pub fn conflict(field: &str, instance: &str, rival: &str) -> Unresolved {
+    let message = format!(
+        "instance {instance:?} in this namespace belongs to NumaflowControllerRollout/{rival}; choose another instanceID or delete \
+         one of the two"
+    );
+    Unresolved::of(Reason::InstanceConflict, format!("{field}.instanceID"), message)
+}
+
+/// That an instance cannot be left, because something depends on it; `None` where nothing does.
+#[must_use]
+pub fn in_use(old: &str, wanted: &str, dependants: &Dependants) -> Option<Unresolved> {
+    if old == wanted {
+        return None;
+    }
+    let unlisted = &dependants.unlisted;
+    let message = if unlisted.is_empty() {
+        let names: Vec<String> = dependants.of_instance(old).map(|d| format!("{}/{}", d.kind, d.name)).collect();
+        if names.is_empty() {
+            return None;
+        }
+        format!(
+            "cannot change from {old:?} to {wanted:?} while {} {} the old one; move or delete \
+             {} first",
+            list(&names, 5),
+            if names.len() == 1 { "uses" } else { "use" },
+            if names.len() == 1 { "it" } else { "them" }
+        )
+    } else {
+        format!("cannot change from {old:?} to {wanted:?} while {} cannot be listed", list(unlisted, 5))
+    };
+    Some(Unresolved::of(Reason::InstanceInUse, "spec.controller.instanceID".to_owned(), message))
+}
+
+/// That all objects are of the rollout's own namespace.
+fn check_namespace(rollout: &NumaflowControllerRollout, manifest: &Manifest) -> Result<(), String> {
     let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
     match manifest.objects.iter().find(|o| o.namespace.as_deref().is_some_and(|n| n != namespace)) {
         None => Ok(()),
-        Some(object) => Err(Unresolved {
-            reason: "ForeignNamespace",
-            message: format!(
-                "{}: metadata.namespace is {:?}, but a definition is rendered into the namespace of its rollout, {namespace:?}; \
-                 remove the field from the definition",
-                object.id,
-                object.namespace.as_deref().unwrap_or_default()
-            ),
-        }),
+        Some(object) => Err(format!(
+            "{}: metadata.namespace is {:?}, but a definition is rendered into the namespace of its rollout, {namespace:?}; remove \
+             the field from the definition",
+            object.id,
+            object.namespace.as_deref().unwrap_or_default()
+        )),
     }
 }

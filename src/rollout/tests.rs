@@ -7,6 +7,7 @@ mod lost;
 mod model;
 mod properties;
 mod purity;
+mod resolve;
 mod scenarios;
 mod unproven;
 mod verify;

@@ -9,9 +9,9 @@ mod wanted;
 
 pub use drift::{drifted, removal};
 pub use last_change::{Now, Tries};
-pub use numbers::{current, next_name};
+pub use numbers::{current, next_name, no_next};
 pub use template::Names;
-pub use wanted::{Wanted, take_phase};
+pub use wanted::{NoPhase, Wanted, phase_of, take_phase};
 
 /// How a kind of Numaflow's is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, collections::BTreeSet, ops::Deref, sync::Arc};
 
+use super::Wrapped;
 use crate::{
     api::{LABEL_UPGRADE_STATE, UpgradeState, child_name, child_number},
     numaflow::LiveObject,
@@ -34,4 +35,11 @@ pub fn next_name(rollout: &str, used: &BTreeSet<&str>, given: Option<i32>, recor
     let highest = used.iter().filter_map(|child| child_number(rollout, child)).chain(given).max().unwrap_or(-1);
     let above = highest.checked_add(1).map(|n| child_name(rollout, n)).filter(is_free);
     above.or_else(|| (0..i32::MAX).map(|n| child_name(rollout, n)).find(is_free)).unwrap_or_default()
+}
+
+/// What is said where an object would have to be made anew, and cannot have the name that it would get.
+#[must_use]
+pub fn no_next(wrapped: Wrapped, next: &str, child: &str, words: &str) -> String {
+    let kind = wrapped.kind;
+    format!("{kind}/{next} cannot take the place of {kind}/{child}, which stays as it is: {words}")
 }

@@ -16,35 +16,49 @@ pub struct Names<'a> {
     pub namespace: &'a str,
 }
 
+/// Longest text between braces that could be meant for a name.
+const LONGEST: usize = 80;
+
 impl Names<'_> {
-    fn value(&self, asked: &str) -> Option<&str> {
-        match asked.strip_prefix('.')?.strip_prefix(self.word)? {
-            "-name" => Some(self.name),
-            "-namespace" => Some(self.namespace),
-            _ => None,
+    /// What stands for the text between a pair of braces. It is read from the front, and only as far as it is a name: of a text
+    /// full of braces, each pair sees all that comes after it.
+    fn value(&self, between: &str) -> Option<&str> {
+        let asked = between.trim_start().strip_prefix('.')?.strip_prefix(self.word)?;
+        [("-namespace", self.namespace), ("-name", self.name)]
+            .into_iter()
+            .find(|(name, _)| asked.strip_prefix(name).is_some_and(|rest| rest.trim_start().is_empty()))
+            .map(|(_, value)| value)
+    }
+
+    /// What a text asks for that is no name of these, like `.pipeline-nam`; so it stays as it is written.
+    #[must_use]
+    pub fn not_filled<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut asked = Vec::new();
+        let mut braces = Braces::of(text);
+        while let Some((open, close)) = braces.next() {
+            let between = &text[open + 2..close];
+            if between.len() <= LONGEST && between.trim_start().starts_with('.') && self.value(between).is_none() {
+                asked.push(between.trim());
+            }
         }
+        asked
     }
 
     /// Fills the names into a text.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = rest.find("{{") {
-            let (before, action) = rest.split_at(at);
-            out.push_str(before);
-            let end = action.find("}}");
-            let known = end.and_then(|end| Some((self.value(action[2..end].trim())?, end)));
-            if let Some((value, end)) = known {
+        let mut done = 0;
+        let mut braces = Braces::of(text);
+        while let Some((open, close)) = braces.next() {
+            if let Some(value) = self.value(&text[open + 2..close]) {
+                out.push_str(&text[done..open]);
                 out.push_str(value);
-                rest = &action[end + 2..];
-            } else {
-                // One brace at a time: a name may begin within what this pair opened.
-                out.push('{');
-                rest = &action[1..];
+                done = close + 2;
+                braces.go_on_at(done);
             }
         }
-        out.push_str(rest);
+        out.push_str(&text[done..]);
         out
     }
 
@@ -57,6 +71,34 @@ impl Names<'_> {
             Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), self.fill_value(v))).collect()),
             other => other.clone(),
         }
+    }
+}
+
+/// The pairs of braces of a text: where each opens, and where the first one after it closes. One brace at a time: a name may begin
+/// within what another pair opened.
+struct Braces<'t> {
+    text: &'t str,
+    at: usize,
+    close: usize,
+}
+
+impl<'t> Braces<'t> {
+    fn of(text: &'t str) -> Self {
+        Self { text, at: 0, close: 0 }
+    }
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let open = self.at + self.text[self.at..].find("{{")?;
+        // What closes one may close the next as well, and is not looked for again.
+        if self.close < open + 2 {
+            self.close = open + 2 + self.text[open + 2..].find("}}")?;
+        }
+        self.at = open + 1;
+        Some((open, self.close))
+    }
+
+    fn go_on_at(&mut self, at: usize) {
+        self.at = at;
     }
 }
 
@@ -79,9 +121,40 @@ mod tests {
             ("{{ x {{.pipeline-name}}", "{{ x my-0"),
             ("{{}} }} {{.pipeline-nam", "{{}} }} {{.pipeline-nam"),
             ("ä{{.pipeline-name}}ö", "ämy-0ö"),
+            (
+                "{{.pipeline-name x}}{{.pipeline-names}}{{ .pipeline-namespace  }}",
+                "{{.pipeline-name x}}{{.pipeline-names}}team",
+            ),
         ];
         for (text, wanted) in cases {
             assert_eq!(NAMES.fill(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_full_of_braces_takes_no_longer_than_any_other() {
+        let (braces, spaces) = ("{".repeat(300_000), " ".repeat(300_000));
+        let names = "{{.pipeline-name ".repeat(20_000);
+        for text in
+            [braces.clone(), format!("{braces}{spaces}}}}}"), format!("{names}{spaces}}}}}"), format!("{braces}}}}}")]
+        {
+            let begun = std::time::Instant::now();
+            assert!(NAMES.fill(&text).len() > 200_000);
+            assert!(NAMES.not_filled(&text).len() < 20_000);
+            assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
+        }
+    }
+
+    #[test]
+    fn what_is_not_filled_in_can_be_asked_for() {
+        let cases = [
+            ("{{.pipeline-name}} {{", &[][..]),
+            ("a {{ .pipeline-nam }}{{.pipeline-name}}{{.isbsvc-name}} }}", &[".pipeline-nam", ".isbsvc-name"]),
+            ("{{ $labels.pod }} {{pipeline-name}} {{.", &[]),
+            ("{{ x {{.y}} {{{.z}}", &[".y", ".z"]),
+        ];
+        for (text, asked) in cases {
+            assert_eq!(NAMES.not_filled(text), asked, "{text}");
         }
     }
 

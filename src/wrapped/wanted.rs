@@ -31,23 +31,19 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What the rollout with this metadata asks for, for an object of this name.
-    ///
-    /// # Errors
-    /// A sentence that names the field and says what to do.
+    /// What the rollout with this metadata asks for, for an object of this name. What is wrong with it [`crate::valid`] says; a
+    /// spec that is none counts as an empty one here.
+    #[must_use]
     pub fn of(
         wrapped: Wrapped,
         rollout: &ObjectMeta,
         metadata: Option<&TemplateMetadata>,
         spec: &Raw,
         name: &str,
-    ) -> Result<Self, String> {
+    ) -> Self {
         let namespace = rollout.namespace.as_deref().unwrap_or_default();
         let names = Names { word: wrapped.word, name, namespace };
-        let spec = names.fill_value(&spec.0);
-        if !spec.is_object() {
-            return Err(format!("{}.spec: must be the spec of a Numaflow {}", wrapped.field, wrapped.kind));
-        }
+        let spec = if spec.0.is_object() { names.fill_value(&spec.0) } else { json!({}) };
         let metadata = metadata.cloned().unwrap_or_default();
         let fill = |map: BTreeMap<String, String>| -> BTreeMap<String, String> {
             map.into_iter().map(|(key, value)| (key, names.fill(&value))).collect()
@@ -64,7 +60,7 @@ impl Wanted {
         for key in [ANNOTATION_APPLIED, ANNOTATION_PAUSE_TIMESTAMP, LAST_APPLIED] {
             annotations.remove(key);
         }
-        Ok(Self { labels, annotations, spec, hash: String::new() }.hashed())
+        Self { labels, annotations, spec, hash: String::new() }.hashed()
     }
 
     /// With the hash of what it is now.
@@ -89,25 +85,42 @@ impl Wanted {
     }
 }
 
-/// Takes `lifecycle` out of a spec, and the phase that the user wants out of that: absent where the user does not say.
+/// Takes `lifecycle` out of a spec, and the phase that the user wants out of that: absent where the user does not say, or says
+/// what is none.
+pub fn take_phase(spec: &mut Value) -> (Option<String>, Map<String, Value>) {
+    let phase = phase_of(spec).ok().flatten().map(str::to_owned);
+    let mut lifecycle = match spec.as_object_mut().and_then(|spec| spec.remove("lifecycle")) {
+        Some(Value::Object(lifecycle)) => lifecycle,
+        _ => Map::new(),
+    };
+    lifecycle.remove("desiredPhase");
+    (phase, lifecycle)
+}
+
+/// What a spec says that cannot be read as a wanted phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoPhase;
+
+/// The phase that the user wants, whatever else of the spec cannot be read: absent where the user does not say.
 ///
 /// # Errors
-/// A sentence that names the field and says what to do.
-pub fn take_phase(wrapped: Wrapped, spec: &mut Value) -> Result<(Option<String>, Map<String, Value>), String> {
-    let field = wrapped.field;
-    let mut lifecycle = match spec.as_object_mut().and_then(|spec| spec.remove("lifecycle")) {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(lifecycle)) => lifecycle,
-        Some(_) => return Err(format!("{field}.spec.lifecycle: must be an object")),
+/// What is said is no phase.
+pub fn phase_of(spec: &Value) -> Result<Option<&str>, NoPhase> {
+    let lifecycle = match spec {
+        Value::Object(spec) => spec.get("lifecycle"),
+        _ => return Err(NoPhase),
     };
-    let phase = match lifecycle.remove("desiredPhase") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(phase)) if matches!(phase.as_str(), "" | "Paused" | "Running") => {
-            Some(phase).filter(|p| !p.is_empty())
-        }
-        Some(other) => {
-            return Err(format!("{field}.spec.lifecycle.desiredPhase: {other} is not a phase; use Paused or Running"));
-        }
-    };
-    Ok((phase, lifecycle))
+    match lifecycle {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(lifecycle)) => match lifecycle.get("desiredPhase") {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(phase)) => match phase.as_str() {
+                "" => Ok(None),
+                "Paused" | "Running" => Ok(Some(phase)),
+                _ => Err(NoPhase),
+            },
+            Some(_) => Err(NoPhase),
+        },
+        Some(_) => Err(NoPhase),
+    }
 }

@@ -62,15 +62,8 @@ fn who_asks_for_a_version_that_is_not_there_learns_which_are() {
             nearest: Some("1.8.3".to_owned()),
         }
     );
-    assert_eq!(
-        lookup.problem("v1.8.3").unwrap(),
-        "version \"v1.8.3\" is not defined (did you mean \"1.8.3\"?); ConfigMaps looked at: numaplane-system/new, \
-         numaplane-system/old; versions defined: 1.7.5, 1.8.3, 1.10.0"
-    );
-    assert_eq!(
-        Catalogue::new().lookup(&["a"], "1").problem("1").unwrap(),
-        "version \"1\" is not defined; there is no ConfigMap with controller definitions"
-    );
+    let nothing = Lookup::Missing { defined: Vec::new(), looked_at: Vec::new(), nearest: None };
+    assert_eq!(Catalogue::new().lookup(&["a"], "1"), nothing);
 }
 
 #[test]
@@ -79,13 +72,9 @@ fn a_version_defined_twice_with_different_content_is_refused_by_name() {
         ("n", "a", &[entry("1", "x", ""), entry("2", "x", "")]),
         ("n", "b", &[entry("3", "x", ""), entry("1", "z", "")]),
     ]);
-    let lookup = catalogue.lookup(&["n"], "1");
-    let problem = lookup.problem("1").unwrap();
-    assert_eq!(
-        problem,
-        "version \"1\" is defined more than once with different content: ConfigMap n/a, key \"defs.yaml\", entry 1, line 2, \
-         ConfigMap n/b, key \"defs.yaml\", entry 2, line 8; remove all but one"
-    );
+    let places =
+        ["ConfigMap n/a, key \"defs.yaml\", entry 1, line 2", "ConfigMap n/b, key \"defs.yaml\", entry 2, line 8"];
+    assert_eq!(catalogue.lookup(&["n"], "1"), Lookup::Ambiguous { places: places.map(str::to_owned).to_vec() });
     assert!(matches!(catalogue.lookup(&["n"], "2"), Lookup::Found(_)));
     assert!(matches!(catalogue.lookup(&["n"], "3"), Lookup::Found(_)));
     assert_eq!(catalogue.counts(), Counts { good: 4, malformed: 0, ambiguous: 1 });
@@ -140,8 +129,9 @@ fn a_malformed_entry_is_told_to_who_asks_for_it_and_to_nobody_else() {
     let bad = "- version: 2\n  fullSpec: '['\n".to_owned();
     let catalogue = catalogue(&[("n", "a", &[entry("1", "x", ""), bad]), ("m", "a", &[entry("2", "x", "")])]);
     assert!(matches!(catalogue.lookup(&["n"], "1"), Lookup::Found(_)));
-    let problem = catalogue.lookup(&["n", "m"], "2").problem("2").unwrap();
-    assert!(problem.starts_with("the definition of version \"2\" cannot be used: ConfigMap n/a, key"), "{problem}");
+    let Lookup::Malformed(error) = catalogue.lookup(&["n", "m"], "2") else { panic!("it is not told") };
+    let problem = error.to_string();
+    assert!(problem.starts_with("ConfigMap n/a, key"), "{problem}");
     assert!(problem.contains("entry 2 (version \"2\"), line 9: fullSpec, document 1: this is not YAML"), "{problem}");
     assert_eq!(catalogue.errors().count(), 1);
     assert_eq!(catalogue.counts(), Counts { good: 2, malformed: 1, ambiguous: 0 });
@@ -170,12 +160,4 @@ fn a_change_names_the_versions_that_it_is_about() {
     assert_eq!(names(&catalogue.remove("n", "a")), [""; 0]);
     assert_eq!(catalogue.config_maps(&["n"]), [""; 0]);
     assert!(matches!(catalogue.lookup(&["n"], "1"), Lookup::Missing { .. }));
-}
-
-#[test]
-fn a_message_about_many_versions_stays_readable() {
-    let entries: Vec<_> = (0..30).map(|n| entry(&format!("1.{n}.0"), "x", "")).collect();
-    let catalogue = catalogue(&[("n", "a", &entries)]);
-    let problem = catalogue.lookup(&["n"], "7").problem("7").unwrap();
-    assert!(problem.ends_with("1.28.0, 1.29.0 and 18 more"), "{problem}");
 }

@@ -307,3 +307,45 @@ fn no_text_brings_the_reader_down() {
         })
         .unwrap();
 }
+
+#[test]
+fn one_text_repeated_by_aliases_cannot_fill_the_memory() {
+    let text = "x".repeat(100_000);
+    let entries: String = (0..300).map(|n| format!("- {{version: \"{n}\", fullSpec: *text}}\n")).collect();
+    let value = format!("controllerDefinitions:\n- {{version: first, fullSpec: &text \"{text}\"}}\n{entries}");
+    let parsed = parse(&value);
+    assert_eq!(parsed.definitions, []);
+    assert!(parsed.errors.iter().map(|error| error.message.len()).sum::<usize>() < 100_000);
+    let said = "this is not YAML: aliases make it more than 4 times as long; write it out, or split it";
+    assert!(parsed.errors.iter().any(|error| error.message == said), "{:?}", parsed.errors.first());
+}
+
+/// CPU that reading a value took: what else the machine does is no matter.
+fn cpu(value: &str) -> (Parsed, std::time::Duration) {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::try_from(time).unwrap()
+    };
+    let before = now();
+    let parsed = parse(value);
+    (parsed, now().saturating_sub(before))
+}
+
+#[test]
+fn an_entry_with_very_many_fields_takes_no_longer_than_its_text() {
+    let fields: String = (0..100_000).map(|n| format!("  f{n}: x\n")).collect();
+    let (parsed, took) = cpu(&list(&[&format!("- version: \"1\"\n{fields}"), &entry("2")]));
+    assert_eq!((versions(&parsed), parsed.errors.len()), (vec!["2"], 1));
+    // Generous: with the square of their number it would be a minute.
+    assert!(took.as_secs() < 10, "{took:?}");
+}
+
+#[test]
+fn very_many_documents_behind_a_dropped_line_break_take_no_longer_than_their_text() {
+    let documents = "    ---\n    {apiVersion: v1, kind: X, metadata: {name: x}}\n".repeat(20_000);
+    let comment = "    # {{ .InstanceID -}}\n\n    # more\n";
+    let entry = format!("- version: \"1\"\n  fullSpec: |\n{comment}{documents}    ---\n    []\n");
+    let (parsed, took) = cpu(&list(&[&entry]));
+    assert_eq!(parsed.errors[0].line, Some(40_008), "{:?}", parsed.errors);
+    assert!(took.as_secs() < 10, "{took:?}");
+}

@@ -205,3 +205,25 @@ fn where_the_strategy_is_no_strategy_another_service_is_drained_for_all_the_same
     m.settle();
     m.assert_good();
 }
+
+#[test]
+fn c16_a_service_that_would_get_too_long_a_name_with_its_next_number_stays_as_it_is_and_that_is_said() {
+    let mut m = Model::new();
+    let name = "a".repeat(40);
+    m.rollout.metadata.name = Some(name.clone());
+    m.settle();
+    assert!(m.message().contains("(with room for a number of four digits)"), "{}", m.message());
+    let mut status = m.status();
+    status.name_count = Some(9);
+    m.rollout.status = Some(status);
+    m.settle();
+    assert_eq!((m.phase().as_str(), m.child()), ("Deployed", format!("{name}-9")), "{}", m.message());
+    m.writes.clear();
+    m.set_volume("2Gi");
+    m.settle();
+    assert_eq!((m.phase().as_str(), m.writes.len()), ("Failed", 0), "{:?}", m.writes);
+    assert!(m.message().contains(&format!("StatefulSet \"isbsvc-{name}-10-js\" has 64 characters")), "{}", m.message());
+    m.set_volume("1Gi");
+    m.settle();
+    assert_eq!(m.phase(), "Deployed", "{}", m.message());
+}

@@ -307,3 +307,25 @@ fn nothing_is_made_while_it_is_not_known_what_there_is() {
     m.settle();
     assert_eq!(m.status().phase.as_str(), "Deployed");
 }
+
+#[test]
+fn c16_one_that_would_get_too_long_a_name_with_its_next_number_stays_as_it_is_and_that_is_said() {
+    let mut m = Model::new();
+    let name = "a".repeat(47);
+    m.rollout.metadata.name = Some(name.clone());
+    m.settle();
+    assert!(m.status().message.contains("(with room for a number of four digits)"), "{}", m.status().message);
+    let mut status = m.status();
+    status.name_count = Some(9);
+    m.rollout.status = Some(status);
+    m.settle();
+    assert_eq!(m.stands(), ("Running".into(), "Deployed".into()), "{}", m.status().message);
+    m.writes.clear();
+    let annotations = json!({"annotations": {"numaflow.numaproj.io/instance": "b"}});
+    m.rollout.spec.mono_vertex.metadata = Some(serde_json::from_value(annotations).unwrap());
+    m.edit(|_| {});
+    m.settle();
+    assert_eq!(m.condition("Stalled"), ("True".into(), "InvalidSpec".into()));
+    assert!(m.status().message.contains(&format!("Service \"{name}-10-mv-daemon-svc\" has 64")), "{:?}", m.status());
+    assert!(m.writes.is_empty() && m.phase() == "Running", "{:?}", m.writes);
+}

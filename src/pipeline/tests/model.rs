@@ -88,6 +88,12 @@ pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
+/// Makes a spec that is not valid to Numaflow, or makes it valid again: what versions of it disagree about is not refused.
+pub fn unfit(spec: &mut Value, yes: bool) {
+    spec["vertices"][2]["sink"] =
+        if yes { json!({"retryStrategy": {"onFailure": "fallback"}}) } else { json!({"log": {}}) };
+}
+
 /// A spec with three vertices.
 pub fn spec() -> Value {
     json!({"interStepBufferServiceName": "default", "vertices": [
@@ -468,8 +474,9 @@ impl Model {
         // Pods of vertices that are told to pause go between two passes.
         let running: Vec<String> = self.vertices.iter().filter(|v| !v.paused).map(|v| v.name.clone()).collect();
         self.pods.retain(|pod| running.contains(&pod.name));
-        let broken = child.spec["edges"].as_array().into_iter().flatten().any(|e| e["to"] == "nowhere");
-        let fails = if broken { Some("edge to nowhere".to_owned()) } else { self.numaflow.fails.clone() };
+        let mut vertices = child.spec["vertices"].as_array().into_iter().flatten();
+        let broken = vertices.any(|v| v["sink"]["retryStrategy"]["onFailure"] == "fallback");
+        let fails = if broken { Some("there is no fallback".to_owned()) } else { self.numaflow.fails.clone() };
         let configured = if broken { "False" } else { "True" };
         child.conditions.insert("Configured".into(), (configured.into(), "x".into(), String::new()));
         if let Some(words) = fails {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::model::{Model, spec};
+use super::model::{Model, spec, unfit};
 use crate::api;
 
 /// What may happen.
@@ -27,6 +27,7 @@ enum Happening {
     Meddle(u8),
     Refuses(bool),
     Nowhere(bool),
+    Unfit(bool),
     Timeout(u8, bool),
     Isb(bool),
     IsbChild(u8, bool),
@@ -62,6 +63,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (0u8..4).prop_map(H::Meddle),
         1 => any::<bool>().prop_map(H::Refuses),
         2 => any::<bool>().prop_map(H::Nowhere),
+        2 => any::<bool>().prop_map(H::Unfit),
         1 => (0u8..3, any::<bool>()).prop_map(|(n, abort)| H::Timeout(n, abort)),
         1 => any::<bool>().prop_map(H::Isb),
         2 => (0u8..3, any::<bool>()).prop_map(|(n, asked)| H::IsbChild(n, asked)),
@@ -109,6 +111,7 @@ fn happen(m: &mut Model, what: &Happening) {
             }
         }
         Happening::Nowhere(yes) => m.edit(|spec| spec["edges"][1]["to"] = json!(if *yes { "nowhere" } else { "out" })),
+        Happening::Unfit(yes) => m.edit(|spec| unfit(spec, *yes)),
         Happening::Timeout(n, abort) => {
             let timeout = [None, Some("0s"), Some("50s")][usize::from(*n)];
             m.ppnd(&json!({"drainTimeout": timeout, "onDrainTimeout": abort.then_some("Abort")}));

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::model::Model;
+use super::model::{Model, unfit};
 use crate::{
     api::ANNOTATION_PAUSE_TIMESTAMP,
     numaflow::VertexPod,
@@ -164,7 +164,7 @@ fn one_that_carries_an_old_time_stamp_is_resumed_properly_before_it_is_paused() 
 #[test]
 fn an_invalid_pipeline_is_excused_takes_its_new_spec_directly_and_keeps_nothing_of_a_pause() {
     let mut m = Model::running();
-    m.edit(|spec| spec["edges"][1]["to"] = json!("nowhere"));
+    m.edit(|spec| unfit(spec, true));
     m.ppnd(&json!({"drainTimeout": "0s"}));
     m.settle();
     assert_eq!(m.phase(), "Failed");
@@ -174,7 +174,7 @@ fn an_invalid_pipeline_is_excused_takes_its_new_spec_directly_and_keeps_nothing_
     m.settle();
     assert_eq!(m.answer().0, "Excused");
     assert!(!m.wants_paused());
-    m.edit(|spec| spec["edges"][1]["to"] = json!("out"));
+    m.edit(|spec| unfit(spec, false));
     m.settle();
     assert_eq!(m.phase(), "Running");
     assert_eq!(m.answer().0, "Excused", "it was said, and stays so for this request");
@@ -447,7 +447,8 @@ fn a_change_whose_time_is_up_goes_in_even_if_the_pipeline_runs_again_before_it_d
 fn a_vertex_added_while_paused_with_scaling_disabled_gets_its_replicas() {
     let mut m = Model::running();
     m.edit(|spec| {
-        let vertex = json!({"name": "extra", "scale": {"disabled": true, "min": 2}, "udf": {}});
+        let vertex =
+            json!({"name": "extra", "scale": {"disabled": true, "min": 2}, "udf": {"container": {"image": "x"}}});
         spec["vertices"].as_array_mut().unwrap().push(vertex);
         spec["edges"][1] = json!({"from": "cat", "to": "extra"});
         spec["edges"].as_array_mut().unwrap().push(json!({"from": "extra", "to": "out"}));
@@ -574,10 +575,10 @@ fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one() {
         }
         m.settle();
         assert_eq!(m.phase(), "Paused");
-        m.edit(|spec| spec["edges"][1]["to"] = json!("nowhere"));
+        m.edit(|spec| unfit(spec, true));
         m.settle();
         assert_eq!(m.phase(), "Failed");
-        m.edit(|spec| spec["edges"][1]["to"] = json!("out"));
+        m.edit(|spec| unfit(spec, false));
         m.pass_time(70);
         m.settle();
         assert_eq!(m.phase(), "Paused", "{}", m.status().message);

@@ -1,0 +1,157 @@
+//! Admission: what is asked before an object is stored, and the answer. Pure: a review, and what is known of the cluster.
+//!
+//! ```text
+//! bytes ─review::read─▶ Review ─judge(Known)─▶ Judgement ─▶ Verdict ─review::answer─▶ the answer
+//!                                  ▲               └▶ doubts: what is to be read again before anything is refused
+//!                                  └───────────────────┘
+//! ```
+//!
+//! Nothing here decides by itself what a good spec is: [`crate::valid`] and the reconcilers' own resolution do.
+
+pub mod config_maps;
+#[cfg(test)]
+pub(crate) mod fake;
+pub mod registration;
+pub mod review;
+pub mod rollouts;
+
+use crate::{
+    api::NumaflowControllerRollout,
+    controller::target::{Target, Unresolved},
+    definitions::Catalogue,
+    numaflow::Dependants,
+    rollout::resolve::Rival,
+    settings::Settings,
+    valid::Finding,
+};
+
+use self::review::Review;
+
+/// The answer to a review.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is refused, field by field; empty for what is admitted.
+    pub violations: Vec<Finding>,
+    /// What the user is told in any case.
+    pub warnings: Vec<String>,
+}
+
+/// What a review comes to by what is known: an answer, and whether that is certain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is wrong, whatever else there is in the cluster.
+    pub violations: Vec<Finding>,
+    /// What is wrong if nothing has happened that is not known yet.
+    pub doubtful: Vec<Finding>,
+    /// What the user is told in any case.
+    pub warnings: Vec<String>,
+    /// What has to be read from the API server before this can be the last word; empty where it is.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Something to be read from the API server, because a verdict hangs on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What to read.
+    pub about: About,
+    /// What the user is told where that cannot be read.
+    pub unchecked: String,
+}
+
+/// What a doubt is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// The definitions ConfigMaps that count for the namespace of the object.
+    Definitions,
+    /// The ControllerRevisions in which the rollout has pinned definitions.
+    Revisions,
+    /// The NumaflowControllerRollouts in the namespace of the object.
+    Rollouts,
+    /// All NumaflowControllerRollouts.
+    AllRollouts,
+    /// Numaflow's objects in the namespace of the object.
+    Dependants,
+}
+
+/// A NumaflowControllerRollout, as far as it uses versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The version that it asks for.
+    pub wanted: String,
+    /// The version that it has in production; empty where there is none.
+    pub promoted: String,
+}
+
+/// What is known of the cluster, asked only for what a verdict hangs on.
+pub trait Known {
+    /// What the platform team has set.
+    fn settings(&self) -> &Settings;
+
+    /// The definition that a rollout asks for, rendered; whatever else is wrong with its spec.
+    ///
+    /// # Errors
+    /// The version is not defined, defined twice, malformed, or cannot be rendered for this namespace.
+    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved>;
+
+    /// Whether the rollout has pinned the version that it asks for in a place that is not read here (a Secret).
+    fn pins_unseen(&self, rollout: &NumaflowControllerRollout) -> bool;
+
+    /// The NumaflowControllerRollouts in a namespace, but for one.
+    fn rivals(&self, namespace: &str, name: &str) -> Vec<Rival>;
+
+    /// Numaflow's objects in the namespace of the object; `None` as long as they were not read.
+    fn dependants(&self) -> Option<&Dependants>;
+
+    /// What the definitions ConfigMaps say.
+    fn catalogue(&self) -> Catalogue;
+
+    /// The NumaflowControllerRollouts in a namespace, or all of them.
+    fn users(&self, namespace: Option<&str>) -> Vec<User>;
+}
+
+/// Judges a review by what is known. What is neither one of the four rollout kinds nor a platform ConfigMap is admitted.
+#[must_use]
+pub fn judge(review: &Review, known: &dyn Known) -> Judgement {
+    if config_maps::is_about(review) { config_maps::judge(review, known) } else { rollouts::judge(review, known) }
+}
+
+impl Judgement {
+    fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    fn doubt(&mut self, about: About, unchecked: impl Into<String>) {
+        self.doubts.push(Doubt { about, unchecked: unchecked.into() });
+    }
+
+    /// Whether this has to be read before it is the last word.
+    #[must_use]
+    pub fn doubts(&self, about: About) -> bool {
+        self.doubts.iter().any(|doubt| doubt.about == about)
+    }
+
+    /// The answer, if what is known is all there is.
+    #[must_use]
+    pub fn verdict(self) -> Verdict {
+        let violations = self.violations.into_iter().chain(self.doubtful).collect();
+        Verdict { violations, warnings: self.warnings }
+    }
+
+    /// The answer, if what is doubtful could not be read: it is admitted, because admission is a convenience there. The
+    /// operator asks the same again when it comes to it.
+    #[must_use]
+    pub fn unchecked(self, why: &str) -> Verdict {
+        let mut unchecked: Vec<String> = self.doubts.into_iter().map(|doubt| doubt.unchecked).collect();
+        unchecked.dedup();
+        let mut warnings = self.warnings;
+        warnings.extend(unchecked.into_iter().map(|what| format!("{what} ({why})")));
+        Verdict { violations: self.violations, warnings }
+    }
+}
+
+#[cfg(test)]
+mod tests;

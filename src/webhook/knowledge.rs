@@ -1,0 +1,370 @@
+//! What the webhook knows of the cluster: rollouts and definitions from watches, and, before anything is refused because of
+//! what they do not show, from a read of its own.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{apps::v1::ControllerRevision, core::v1::ConfigMap},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DynamicObject, ListParams},
+    core::DeserializeGuard,
+    runtime::watcher::{self, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    admission::{About, Judgement, Known, User, review::Review},
+    api::{
+        ANNOTATION_INSTANCE, CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, NumaflowControllerRollout,
+        definitions_selector, label_value,
+    },
+    controller::target::{Target, Unresolved},
+    definitions::Catalogue,
+    kinds,
+    metrics::Metrics,
+    numaflow::{Dependant, Dependants},
+    observe,
+    rollout::resolve::Rival,
+    settings::{Defaults, Settings},
+    store::{Change, Key, Seen, Store},
+    watch::{Scope, definition_scopes, follow, key, scopes},
+    world::{Decoded, DefinitionsMap, Pinned, PinnedContent, World},
+};
+
+/// Longest time that a review waits for what is read for it. The API server gives an answer a few seconds, and a user less.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Objects that are read at once.
+const AT_ONCE: usize = 8;
+/// Reads that are remembered; one per namespace, and forgetting them costs a read.
+const REMEMBERED: usize = 1000;
+
+/// What the webhook knows of the cluster.
+pub struct Knowledge {
+    client: Client,
+    settings: Settings,
+    world: Arc<World>,
+    metrics: Arc<Metrics>,
+    reads: Mutex<HashMap<(About, String), Arc<Shared>>>,
+    watches: Vec<AbortOnDropHandle<()>>,
+}
+
+/// What was read for one review, and is kept for none other.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// Pinned definitions of the rollout, by the name of the revision.
+    revisions: Vec<(String, Arc<Pinned>)>,
+    /// Numaflow's objects in its namespace.
+    dependants: Option<Dependants>,
+}
+
+/// What is known, for one review.
+pub(super) struct View<'a> {
+    knowledge: &'a Knowledge,
+    looked: &'a Looked,
+}
+
+impl Knowledge {
+    /// Begins to watch, until it is dropped.
+    #[must_use]
+    pub fn start(client: Client, settings: Settings, metrics: Arc<Metrics>) -> Self {
+        let mut knowledge = Self::unwatched(client, settings, metrics);
+        knowledge.watches = knowledge.watch();
+        knowledge
+    }
+
+    /// Knows what its world is given, and what it reads itself.
+    #[must_use]
+    pub fn unwatched(client: Client, settings: Settings, metrics: Arc<Metrics>) -> Self {
+        let names = |scopes: Vec<(String, Option<String>)>| scopes.into_iter().map(|(n, _)| n).collect::<Vec<_>>();
+        let (scopes, definitions) = (names(scopes(&settings)), names(definition_scopes(&settings)));
+        let world = World::new(&scopes, &definitions, &settings.operator_namespace, [], Defaults::default());
+        let world = Arc::new(world);
+        metrics.observe(&world);
+        Self { client, settings, world, metrics, reads: Mutex::default(), watches: Vec::new() }
+    }
+
+    /// Whether all there is was listed, and is being watched.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.world.rollouts.synced()
+            && self.world.config_maps.synced()
+            && !self.watches.iter().any(AbortOnDropHandle::is_finished)
+    }
+
+    /// What it knows.
+    #[must_use]
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// What is known, for one review.
+    pub(super) fn view<'a>(&'a self, looked: &'a Looked) -> View<'a> {
+        View { knowledge: self, looked }
+    }
+
+    fn watch(&self) -> Vec<AbortOnDropHandle<()>> {
+        let rollouts = scopes(&self.settings).into_iter().map(|scope| {
+            let api: Api<DeserializeGuard<NumaflowControllerRollout>> = self.api(scope.1.as_deref());
+            let config = watcher::Config::default();
+            let scope = Scope { name: scope.0, namespace: scope.1, what: "NumaflowControllerRollouts".to_owned() };
+            let watch = move || watcher(api.clone(), config.clone());
+            let store = self.world.rollouts.clone();
+            tokio::spawn(follow(scope, watch, store, Decoded::read, |_| (), |_, _| ()))
+        });
+        let definitions = definition_scopes(&self.settings).into_iter().map(|scope| {
+            let api: Api<ConfigMap> = self.api(scope.1.as_deref());
+            let config = watcher::Config::default().labels(&definitions_selector());
+            let scope = Scope { name: scope.0, namespace: scope.1, what: "definitions ConfigMaps".to_owned() };
+            let watch = move || watcher(api.clone(), config.clone());
+            let (store, world) = (self.world.config_maps.clone(), self.world.clone());
+            let changed = move |change: &Change<DefinitionsMap>| world.catalogue_follows(&change.key);
+            tokio::spawn(follow(scope, watch, store, DefinitionsMap::read, changed, |_, _| ()))
+        });
+        rollouts.chain(definitions).map(AbortOnDropHandle::new).collect()
+    }
+
+    fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    // ---- reads --------------------------------------------------------------------------------------------------
+
+    /// Reads what a judgement hangs on. A read that began after `asked`, when the review came in, serves all who wait for it.
+    ///
+    /// # Errors
+    /// It could not be read in time: why.
+    pub(super) async fn look(&self, review: &Review, judgement: &Judgement, asked: Instant) -> Result<Looked, String> {
+        let deadline = Instant::now() + PATIENCE;
+        // Four reads at once are a large future, and most reviews need none.
+        let looked = timeout_at(deadline, Box::pin(self.look_at_all(review, judgement, asked))).await;
+        let late = || format!("no answer from the API server within {PATIENCE:?}");
+        let (why, told) = match looked {
+            Ok(Ok(looked)) => {
+                self.metrics.live_read("read");
+                return Ok(looked);
+            }
+            Err(_) => (late(), late()),
+            // What the API server says is for who runs the webhook: whoever asks may have no right to read it.
+            Ok(Err(why)) => (why, "the API server did not let it be read; the webhook's log says why".to_owned()),
+        };
+        self.metrics.live_read("failed");
+        let (kind, namespace, name) = (&review.kind.kind, &review.namespace, &review.name);
+        tracing::warn!(kind, namespace, name, why, "not checked");
+        Err(told)
+    }
+
+    async fn look_at_all(&self, review: &Review, judgement: &Judgement, asked: Instant) -> Result<Looked, String> {
+        let namespace = review.namespace.as_str();
+        let definitions = async {
+            let wanted = judgement.doubts(About::Definitions);
+            for namespace in self.settings.definers(namespace).into_iter().filter(|_| wanted) {
+                self.once(About::Definitions, namespace, asked, self.read_definitions(namespace)).await?;
+            }
+            Ok(())
+        };
+        let rollouts = async {
+            if judgement.doubts(About::Rollouts) {
+                self.once(About::Rollouts, namespace, asked, self.read_rollouts(Some(namespace))).await?;
+            }
+            if judgement.doubts(About::AllRollouts) {
+                self.once(About::AllRollouts, "", asked, self.read_all_rollouts()).await?;
+            }
+            Ok(())
+        };
+        let revisions = async {
+            let wanted = judgement.doubts(About::Revisions);
+            if wanted { self.revisions(namespace, &review.name).await } else { Ok(Vec::new()) }
+        };
+        let dependants = async {
+            let wanted = judgement.doubts(About::Dependants);
+            if wanted { self.dependants(namespace).await.map(Some) } else { Ok(None) }
+        };
+        let ((), (), revisions, dependants) = futures::try_join!(definitions, rollouts, revisions, dependants)?;
+        Ok(Looked { revisions, dependants })
+    }
+
+    async fn once(
+        &self,
+        about: About,
+        namespace: &str,
+        asked: Instant,
+        read: impl Future<Output = Result<(), kube::Error>>,
+    ) -> Result<(), String> {
+        let shared = {
+            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            if reads.len() >= REMEMBERED {
+                reads.clear();
+            }
+            reads.entry((about, namespace.to_owned())).or_default().clone()
+        };
+        shared.read(asked, read).await
+    }
+
+    async fn read_definitions(&self, namespace: &str) -> Result<(), kube::Error> {
+        let selected = ListParams::default().labels(&definitions_selector());
+        let labelled =
+            |map: &ConfigMap| map.labels().get(LABEL_CONFIG).is_some_and(|value| value == CONFIG_DEFINITIONS);
+        let read = |map: &ConfigMap| labelled(map).then(|| DefinitionsMap::read(map));
+        for change in self.refresh(&self.world.config_maps, Some(namespace), &selected, read).await? {
+            self.world.catalogue_follows(&change.key);
+        }
+        Ok(())
+    }
+
+    async fn read_rollouts(&self, namespace: Option<&str>) -> Result<(), kube::Error> {
+        let read = |rollout: &DeserializeGuard<NumaflowControllerRollout>| Some(Decoded::read(rollout));
+        self.refresh(&self.world.rollouts, namespace, &ListParams::default(), read).await.map(drop)
+    }
+
+    async fn read_all_rollouts(&self) -> Result<(), kube::Error> {
+        for (_, namespace) in scopes(&self.settings) {
+            self.read_rollouts(namespace.as_deref()).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings a store up to date: lists what there is, and reads what is newer than what is known. What `read` makes nothing of
+    /// is not taken in.
+    async fn refresh<K, T>(
+        &self,
+        store: &Store<T>,
+        namespace: Option<&str>,
+        selected: &ListParams,
+        read: impl Fn(&K) -> Option<T>,
+    ) -> Result<Vec<Change<T>>, kube::Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let list = self.api::<K>(namespace).list_metadata(selected).await?;
+        let at = list.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default();
+        let listed: Vec<(Key, Seen)> =
+            list.items.iter().map(|object| (key(object), Seen::of(&object.metadata))).collect();
+        let newer = stream::iter(store.newer_of(&listed)).map(|(namespace, name)| {
+            let api = self.api::<K>(Some(&namespace));
+            async move { api.get_opt(&name).await }
+        });
+        let read_anew: Vec<K> =
+            newer.buffer_unordered(AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await?;
+        let mut changes = store.retain(namespace, at, &listed);
+        changes.extend(
+            read_anew.iter().filter_map(|object| store.offer(key(object), Seen::of(object.meta()), read(object)?)),
+        );
+        Ok(changes)
+    }
+
+    /// What a rollout has pinned.
+    async fn revisions(&self, namespace: &str, rollout: &str) -> Result<Vec<(String, Arc<Pinned>)>, String> {
+        let selected = ListParams::default().labels(&format!("{LABEL_PARENT}={}", label_value(rollout)));
+        let list = self.api::<ControllerRevision>(Some(namespace)).list(&selected).await;
+        let read = |revision: &ControllerRevision| (revision.name_any(), Arc::new(self.world.read_revision(revision)));
+        list.map(|list| list.items.iter().map(read).collect()).map_err(|error| error.to_string())
+    }
+
+    /// Numaflow's objects in a namespace. A kind that nobody serves has none.
+    async fn dependants(&self, namespace: &str) -> Result<Dependants, String> {
+        let mut dependants = Dependants::default();
+        for resource in kinds::NUMAFLOW.iter().filter_map(|(kind, _)| kinds::numaflow(kind)) {
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+            let list = match api.list_metadata(&ListParams::default()).await {
+                Ok(list) => list.items,
+                Err(kube::Error::Api(status)) if status.code == 404 => continue,
+                Err(error) => return Err(error.to_string()),
+            };
+            dependants.objects.extend(list.into_iter().map(|object| Dependant {
+                kind: resource.kind.clone(),
+                instance: object.annotations().get(ANNOTATION_INSTANCE).cloned().unwrap_or_default(),
+                name: object.name_any(),
+            }));
+        }
+        Ok(dependants)
+    }
+}
+
+/// A read that serves all who ask before it begins.
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the last one began, and what came of it.
+    last: tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl Shared {
+    async fn read(&self, asked: Instant, read: impl Future<Output = Result<(), kube::Error>>) -> Result<(), String> {
+        // Whoever comes while one is under way waits: that one may have missed what they ask for. The first of them reads
+        // again, for all of them.
+        let mut last = self.last.lock().await;
+        if let Some((_, result)) = last.as_ref().filter(|(began, _)| *began >= asked) {
+            return result.clone();
+        }
+        let began = Instant::now();
+        let result = read.await.map_err(|error| error.to_string());
+        *last = Some((began, result.clone()));
+        result
+    }
+}
+
+impl Known for View<'_> {
+    fn settings(&self) -> &Settings {
+        &self.knowledge.settings
+    }
+
+    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved> {
+        observe::defined(&self.knowledge.world, &self.knowledge.settings, rollout, &self.looked.revisions)
+    }
+
+    fn pins_unseen(&self, rollout: &NumaflowControllerRollout) -> bool {
+        self.looked.revisions.iter().any(|(_, pinned)| {
+            rollout.metadata.uid.as_ref() == Some(&pinned.owner)
+                && pinned.version == rollout.spec.controller.version
+                && matches!(pinned.content, PinnedContent::Secret(_))
+        })
+    }
+
+    fn rivals(&self, namespace: &str, name: &str) -> Vec<Rival> {
+        observe::rivals(&self.knowledge.world, namespace, name)
+    }
+
+    fn dependants(&self) -> Option<&Dependants> {
+        self.looked.dependants.as_ref()
+    }
+
+    fn catalogue(&self) -> Catalogue {
+        self.knowledge.world.catalogue.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn users(&self, namespace: Option<&str>) -> Vec<User> {
+        let rollouts = &self.knowledge.world.rollouts;
+        let all = match namespace {
+            Some(namespace) => rollouts.in_namespace(namespace).into_iter().map(|(_, rollout)| rollout).collect(),
+            None => rollouts.all(),
+        };
+        let user = |rollout: &Arc<Decoded<NumaflowControllerRollout>>| {
+            let rollout = rollout.good()?;
+            let promoted = rollout.status.as_ref().and_then(|s| s.promoted.as_ref());
+            Some(User {
+                namespace: rollout.namespace().unwrap_or_default(),
+                name: rollout.name_any(),
+                wanted: rollout.spec.controller.version.clone(),
+                promoted: promoted.map(|p| p.version.clone()).unwrap_or_default(),
+            })
+        };
+        all.iter().filter_map(user).collect()
+    }
+}

@@ -1,0 +1,157 @@
+//! What every request passes: a seat, a body of reasonable size, a time limit; and the way out when the process ends.
+//!
+//! Own middleware rather than tower-http's limits, whose answers are empty: what is said here is what the user reads.
+
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, Version, header::CONNECTION, header::CONTENT_LENGTH},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use axum_server::ConnectionShutdown;
+use futures::StreamExt as _;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+
+use super::{Limits, WebhookMetrics};
+use crate::{webhook::metrics::Unanswered, words::duration};
+
+/// How much of a body that is too large is read nevertheless, in multiples of what is not: who is still sending does not
+/// read the answer.
+const TOLERATED: usize = 4;
+
+/// The state of the gate.
+#[derive(Debug)]
+pub struct Gate {
+    limits: Limits,
+    seats: Semaphore,
+    /// Room for bodies, in KiB.
+    room: Semaphore,
+    ending: AtomicBool,
+    metrics: Arc<WebhookMetrics>,
+}
+
+impl Gate {
+    pub fn new(limits: Limits, metrics: Arc<WebhookMetrics>) -> Self {
+        let room = Semaphore::new(limits.bodies >> 10);
+        Self { limits, seats: Semaphore::new(limits.seats), room, ending: AtomicBool::new(false), metrics }
+    }
+
+    /// From here on, nobody makes two requests on a connection.
+    pub fn send_away(&self) {
+        self.ending.store(true, Ordering::Release);
+    }
+
+    /// The answer to a request, within the time that there is for it.
+    async fn answer(&self, request: Request, next: Next) -> Response {
+        let deadline = Instant::now() + self.limits.answer;
+        let (head, body) = request.into_parts();
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok()).and_then(|n| n.parse().ok());
+        let by = deadline.min(Instant::now() + self.limits.receive);
+        let (body, _room) = match timeout_at(by, self.receive(body, announced)).await {
+            Ok(Ok(received)) => received,
+            Ok(Err(NotReceived::TooLarge)) => {
+                let words = format!(
+                    "the request is larger than {} KiB, and no review of an object that Kubernetes stores is",
+                    self.limits.body >> 10
+                );
+                return self.instead(Unanswered::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, words);
+            }
+            Ok(Err(NotReceived::Broken(error))) => {
+                let words = format!("the request was not received: {error}");
+                return self.instead(Unanswered::NotReceived, StatusCode::BAD_REQUEST, words);
+            }
+            Err(_) => {
+                let words = format!("the request was not received within {}", duration(self.limits.receive));
+                return self.instead(Unanswered::NotReceived, StatusCode::REQUEST_TIMEOUT, words);
+            }
+        };
+        // Not before: who dribbles takes no seat from others.
+        let Ok(_seat) = timeout_at(deadline.min(Instant::now() + self.limits.wait), self.seats.acquire()).await else {
+            let words = format!(
+                "{} requests are being answered, as many as this replica takes at once, and none was done within {}; \
+                 try again",
+                self.limits.seats,
+                duration(self.limits.wait),
+            );
+            return self.instead(Unanswered::Busy, StatusCode::SERVICE_UNAVAILABLE, words);
+        };
+        let Ok(answer) = timeout_at(deadline, next.run(Request::from_parts(head, Body::from(body)))).await else {
+            let words = format!("there was no answer within {}; try again", duration(self.limits.answer));
+            return self.instead(Unanswered::Late, StatusCode::GATEWAY_TIMEOUT, words);
+        };
+        answer
+    }
+
+    /// Reads a body, once there is room for all of it: two that are there by half would wait for each other.
+    async fn receive(&self, body: Body, announced: Option<usize>) -> Result<(Bytes, SemaphorePermit<'_>), NotReceived> {
+        let limit = self.limits.body;
+        let room = announced.unwrap_or(limit).min(limit).div_ceil(1 << 10);
+        let room = self.room.acquire_many(u32::try_from(room).unwrap_or(u32::MAX)).await;
+        // unreachable: it is never closed
+        let room = room.map_err(|_| NotReceived::TooLarge)?;
+        let mut stream = body.into_data_stream();
+        let mut content = Vec::new();
+        let mut length = 0;
+        while let Some(data) = stream.next().await {
+            let data = data.map_err(NotReceived::Broken)?;
+            length += data.len();
+            if length > limit * TOLERATED {
+                break;
+            }
+            if length <= limit {
+                content.extend_from_slice(&data);
+            }
+        }
+        if length > limit { Err(NotReceived::TooLarge) } else { Ok((content.into(), room)) }
+    }
+
+    fn instead(&self, reason: Unanswered, status: StatusCode, words: String) -> Response {
+        self.metrics.unanswered(reason);
+        tracing::warn!(%status, words, "a request got no answer of the webhook's own");
+        (status, words + "\n").into_response()
+    }
+}
+
+enum NotReceived {
+    TooLarge,
+    Broken(axum::Error),
+}
+
+/// Middleware: every request passes the gate.
+pub async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let version = request.version();
+    let connection = request.extensions().get::<ConnectionShutdown>().cloned();
+    let mut answer = gate.answer(request, next).await;
+    if gate.ending.load(Ordering::Acquire) {
+        if version < Version::HTTP_2 {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        } else if let Some(connection) = connection {
+            connection.graceful_shutdown();
+        }
+    }
+    answer
+}
+
+/// The answer in place of a handler that panicked: others are served on.
+pub fn panicked(metrics: Arc<WebhookMetrics>) -> impl FnMut(Box<dyn Any + Send>) -> Response + Clone {
+    move |panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+        metrics.unanswered(Unanswered::Panic);
+        tracing::error!(words, "a handler panicked: this is a fault of the webhook, please report it");
+        (StatusCode::INTERNAL_SERVER_ERROR, "a fault of the webhook kept it from answering; its log says which\n")
+            .into_response()
+    }
+}
