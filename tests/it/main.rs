@@ -13,8 +13,10 @@
 
 mod support;
 
+mod admission;
 mod alone;
 mod at_rest;
+mod certificates;
 mod children;
 mod conflicts;
 mod counts;

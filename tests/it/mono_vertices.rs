@@ -148,16 +148,17 @@ async fn a_spec_that_cannot_be_is_told_by_its_field_and_mending_it_is_enough() {
     team.edit_mono_vertex("none", json!({"lifecycle": null})).await;
     team.mono_vertex_runs("none").await;
 
-    // One that only Numaflow can tell.
+    // One that versions of Numaflow disagree about.
     team.mono_vertex("my", json!({})).await;
-    team.edit_mono_vertex("my", json!({"source": null})).await;
+    team.edit_mono_vertex("my", json!({"scale": {"min": 3, "max": 2}})).await;
     let failed = team
         .mono_vertex_until("my", "fails", |s| said(s, "ChildResourcesHealthy") == ("False", "MonoVertexFailed"))
         .await;
     assert_eq!((failed.phase.as_str(), said(&failed, "Ready").0), ("Deployed", "False"));
     let message = failed.conditions.iter().find(|c| c.type_ == "Ready").unwrap().message.clone();
-    assert!(message.contains("MonoVertex/my-0: source is not defined"), "{message}");
-    team.edit_mono_vertex("my", json!({"source": {"generator": {"rpu": 7}}})).await;
+    assert!(message.contains("MonoVertex/my-0: invalid scale: from 3 to 2 replicas"), "{message}");
+    let mended = json!({"source": {"generator": {"rpu": 7}}, "scale": {"min": 1, "max": null}});
+    team.edit_mono_vertex("my", mended).await;
     assert_eq!(team.mono_vertex_runs("my").await.data["spec"]["source"]["generator"]["rpu"], 7);
     floor.at_rest().await;
 }

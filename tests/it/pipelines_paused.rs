@@ -13,7 +13,7 @@ use crate::{
         pauses::State,
         pipelines::{NoPods, PTS, edit, pods, poke, turn, until, vertices},
         requesters::{By, told_for_both},
-        rollouts::{Stage, pipeline_spec},
+        rollouts::{Stage, pipeline_spec, unfit_spec},
         stays,
     },
 };
@@ -270,13 +270,13 @@ async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one(by: 
     let slow = json!({"never-pauses": "true"});
     let (stage, requester, _operator) = Stage::asked(by, "pl-mended", &[("my", json!({})), ("slow", slow)]).await;
     let team = stage.team();
-    let edges = |to: &str| json!({"edges": [{"from": "in", "to": "cat"}, {"from": "cat", "to": to}]});
+    let vertices = |of: Value| json!({"vertices": of["vertices"]});
     let says = |wanted: &'static str| move |p: &DynamicObject| p.data["status"]["phase"] == wanted;
     team.edit_pipeline("my", phase(Some("Paused"))).await;
     team.pipeline_rests("my").await;
-    team.edit_pipeline("my", edges("nowhere")).await;
+    team.edit_pipeline("my", vertices(unfit_spec())).await;
     until(team, "Pipeline", "my-0", "failed", says("Failed")).await;
-    team.edit_pipeline("my", edges("out")).await;
+    team.edit_pipeline("my", vertices(pipeline_spec())).await;
     team.pipeline_rests("my").await;
     team.edit_pipeline("my", phase(None)).await;
     stage.all_run(&["my"]).await;
@@ -284,9 +284,9 @@ async fn a_mistake_in_the_spec_of_a_paused_pipeline_is_mended_by_a_good_one(by: 
     // The same while it is paused for an upgrade.
     requester.change(1).await;
     requester.draining(1, &["slow-0"]).await;
-    team.edit_pipeline("my", edges("nowhere")).await;
+    team.edit_pipeline("my", vertices(unfit_spec())).await;
     until(team, "Pipeline", "my-0", "failed", says("Failed")).await;
-    team.edit_pipeline("my", edges("out")).await;
+    team.edit_pipeline("my", vertices(pipeline_spec())).await;
     until(team, "Pipeline", "my-0", "paused", says("Paused")).await;
     requester.force("go on").await;
     requester.deployed(1).await;

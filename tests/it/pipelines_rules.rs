@@ -17,7 +17,7 @@ use crate::{
     support::{
         Team, audit, eventually, numaflow,
         pipelines::{edit, pods, until, vertices},
-        rollouts::{Stage, pipeline_spec},
+        rollouts::{Stage, pipeline_spec, unfit_spec},
     },
 };
 
@@ -93,15 +93,13 @@ async fn a_list_of_fields_says_which_changes_pause_and_without_it_the_built_in_o
 async fn a08_a_pipeline_that_fails_takes_its_new_spec_at_once_and_nothing_is_left_of_it() {
     let (stage, _operator) = Stage::at_work("pl-failed").await;
     let team = stage.team();
-    let mut spec = pipeline_spec();
-    spec["edges"][1]["to"] = json!("nowhere");
-    team.pipeline_with("my", spec, json!({}), json!({})).await;
+    team.pipeline_with("my", unfit_spec(), json!({}), json!({})).await;
     let failed = until(team, "Pipeline", "my-0", "failed", |p| p.data["status"]["phase"] == "Failed").await;
     println!("{}", failed.data["status"]["message"]);
     let status =
         team.pipeline_until("my", "says so", |s| said(s, "ChildResourcesHealthy") == ("False", "PipelineFailed")).await;
     assert_eq!(said(&status, "Ready").0, "False", "{status:?}");
-    // With an edge that is right, and another image as well.
+    // With a sink that is right, and another image as well.
     let mut spec = pipeline_spec();
     spec["vertices"][1]["udf"]["container"]["image"] = json!("cat:2");
     team.edit_pipeline("my", spec).await;

@@ -162,6 +162,11 @@ fn invalid(pipeline: &DynamicObject) -> Option<String> {
         if ["source", "udf", "sink"].iter().filter(|part| vertex[**part].is_object()).count() != 1 {
             return Some(format!("invalid vertex {name:?}, it is to have one of source, udf and sink"));
         }
+        let sink = &vertex["sink"];
+        if sink["retryStrategy"]["onFailure"] == "fallback" && !sink["fallback"].is_object() {
+            let words = "given OnFailure strategy is fallback but fallback sink is not provided";
+            return Some(format!("invalid vertex {name:?}: {words}"));
+        }
         names.push(name);
     }
     for part in ["source", "sink"] {

@@ -4,7 +4,10 @@ use numaplane::api::{IsbServiceRollout, NumaflowControllerRollout, PipelineRollo
 use serde_json::{Value, json};
 
 use super::{CONTROLLER, PIPELINE, SERVICE, begin, spec, with_pods};
-use crate::support::{numaflow, pipelines, rollouts::Stage};
+use crate::support::{
+    numaflow, pipelines,
+    rollouts::{Stage, unfit},
+};
 
 /// What is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,12 +97,12 @@ async fn a_controller_is_upgraded_without_waiting_any_longer_for_a_pipeline_that
     data_loss_is_allowed(What::Controller).await;
 }
 
-/// A pipeline that fails, by an edge to nowhere, and so can never pause.
+/// A pipeline that fails, because its spec is not valid to Numaflow, and so can never pause.
 async fn one_has_failed(what: What) {
     let (stage, _operator) = begin(&format!("ppnd-failed-{what:?}").to_lowercase(), "pause-and-drain").await;
     let team = stage.team();
     let mut broken = spec();
-    broken["edges"] = json!([{"from": "in", "to": "nowhere"}, {"from": "cat", "to": "out"}]);
+    unfit(&mut broken);
     team.pipeline_with(PIPELINE, broken, with_pods(&json!({})), json!({})).await;
     team.pipeline_until(PIPELINE, "its pipeline has failed", |s| {
         s.conditions.iter().any(|c| c.type_ == "ChildResourcesHealthy" && c.reason == "PipelineFailed")

@@ -129,6 +129,23 @@ impl ControlPlane {
         client(&self.administrator).await
     }
 
+    /// A client of the administrator that makes each request once: whoever counts refusals must see them.
+    pub async fn asking_once(&self) -> Client {
+        let mut config = config(&self.administrator).await;
+        config.default_retry = false;
+        Client::try_from(config).expect("a client can be made")
+    }
+
+    /// The kubeconfig of the operator, for processes of their own.
+    pub fn operator_kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig-operator")
+    }
+
+    /// The kubeconfig of the administrator, for processes of their own.
+    pub fn administrator_kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
     /// A client of the operator, whose requests are in the audit log and pass through `faults`, and the clock that it reads.
     pub async fn operator(&self, faults: &Faults, act_as: Option<&str>) -> (Client, Clock) {
         let mut config = config(&self.operator).await;

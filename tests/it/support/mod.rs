@@ -1,13 +1,17 @@
 //! What tests share: the control plane, namespaces, operators, definitions, and ways to wait and to look.
 
+pub mod asking;
 pub mod audit;
+pub mod balancer;
 pub mod changes;
 pub mod control_plane;
 pub mod definitions;
 pub mod drains;
 pub mod faults;
+pub mod forward;
 pub mod happened;
 pub mod leases;
+pub mod load;
 pub mod mono_rollouts;
 pub mod mono_vertices;
 pub mod numaflow;
@@ -26,7 +30,9 @@ pub mod services;
 pub mod stand_in;
 pub mod state;
 pub mod team;
+pub mod tls;
 pub mod wait;
+pub mod webhook;
 
 pub use definitions::{Version, Workload, version, workload};
 pub use scene::Scene;

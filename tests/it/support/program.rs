@@ -8,20 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Router, body::Body, extract::Request, response::Response};
-use http::StatusCode;
-use http_body_util::BodyExt;
-use kube::Client;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
-use super::{Scene, control_plane::control_plane, faults::Faults, wait::within};
+use super::{Scene, control_plane::control_plane, faults::Faults, forward::Forward, wait::within};
 
 /// A running program; killed when dropped.
 pub struct Program {
     process: Child,
     log: PathBuf,
-    proxy: JoinHandle<()>,
+    forward: Forward,
     _folder: TempDir,
 }
 
@@ -29,17 +24,10 @@ impl Program {
     /// Starts the program for the namespaces of a scene.
     pub async fn start(scene: &Scene, faults: &Faults) -> Self {
         let (client, _) = control_plane().operator(faults, None).await;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it has an address");
-        let forward = Router::new().fallback(move |request: Request| forward(client.clone(), request));
-        let proxy = tokio::spawn(async move { axum::serve(listener, forward).await.expect("the proxy serves") });
+        let forward = Forward::start(client).await;
         let folder = tempfile::tempdir().expect("a folder");
         let kubeconfig = folder.path().join("kubeconfig");
-        let content = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\nclusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]\n"
-        );
-        fs::write(&kubeconfig, content).expect("a file can be written");
+        forward.write_kubeconfig(&kubeconfig);
         let config = folder.path().join("config.yaml");
         let strategy = "strategy: {assessment: {deadline: 1m, window: 0s, interval: 200ms}}\n";
         fs::write(&config, strategy).expect("a file can be written");
@@ -58,7 +46,7 @@ impl Program {
             .stderr(File::create(&log).expect("a file can be written"))
             .spawn()
             .expect("the program can be started");
-        Self { process, log, proxy, _folder: folder }
+        Self { process, log, forward, _folder: folder }
     }
 
     /// Kills it, as `kill -9` does.
@@ -76,7 +64,7 @@ impl Program {
             process.try_wait().ok().flatten().ok_or_else(|| "it runs".to_owned())
         })
         .await;
-        self.proxy.abort();
+        self.forward.end();
         (status, began.elapsed())
     }
 
@@ -92,7 +80,7 @@ impl Program {
     fn end(&mut self) {
         self.process.kill().expect("it can be killed");
         self.process.wait().expect("it ends");
-        self.proxy.abort();
+        self.forward.end();
     }
 }
 
@@ -103,36 +91,6 @@ impl Drop for Program {
         }
         if std::thread::panicking() {
             println!("{}", fs::read_to_string(&self.log).unwrap_or_default());
-        }
-    }
-}
-
-/// Hands a request on to the API server, and its answer back as it comes in: a watch has no end.
-async fn forward(client: Client, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let mut asked = http::Request::builder().method(parts.method).uri(path);
-    for name in [http::header::ACCEPT, http::header::CONTENT_TYPE] {
-        if let Some(value) = parts.headers.get(&name) {
-            asked = asked.header(name, value);
-        }
-    }
-    let asked = asked.body(kube::client::Body::from(bytes.to_vec())).expect("a request");
-    match client.send(asked).await {
-        Ok(answer) => {
-            let (head, body) = answer.into_parts();
-            let mut response = Response::new(Body::new(body));
-            *response.status_mut() = head.status;
-            if let Some(kind) = head.headers.get(http::header::CONTENT_TYPE) {
-                response.headers_mut().insert(http::header::CONTENT_TYPE, kind.clone());
-            }
-            response
-        }
-        Err(error) => {
-            let mut response = Response::new(Body::from(error.to_string()));
-            *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response
         }
     }
 }

@@ -133,6 +133,19 @@ pub fn pipeline_spec() -> Value {
     })
 }
 
+/// The same, not valid to Numaflow. Versions of it disagree about this, so that the operator has nothing against it.
+pub fn unfit_spec() -> Value {
+    let mut spec = pipeline_spec();
+    unfit(&mut spec);
+    spec
+}
+
+/// Makes the last vertex of a spec, its sink, such that the spec is not valid to Numaflow.
+pub fn unfit(spec: &mut Value) {
+    let sink = spec["vertices"].as_array_mut().and_then(|vertices| vertices.last_mut()).expect("vertices");
+    sink["sink"]["retryStrategy"] = json!({"onFailure": "fallback"});
+}
+
 impl Team {
     /// Makes a PipelineRollout; `knobs` are those of the stand-in. As with real ones, its pods are still there when it says that
     /// it is paused, and for longer than the operator takes to write something.
