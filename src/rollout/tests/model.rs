@@ -419,11 +419,12 @@ impl Model {
         self.turn(usize::MAX);
     }
 
-    /// Lets time pass until nothing changes any more: at most three times the longest that one deadline is.
+    /// Lets time pass until nothing changes any more. Each of five stages may take its deadline (ten minutes here, and Drain
+    /// a little more), in the attempt under way and in the one after it; what goes on for longer is stuck.
     pub fn run(&mut self) {
         let mut idle = 0;
         let begun = self.now;
-        while self.now.duration_since(begun) < SignedDuration::from_mins(30) {
+        while self.now.duration_since(begun) < SignedDuration::from_mins(2 * 5 * 11) {
             self.play_workloads();
             self.play_pipelines();
             self.collect_garbage();
