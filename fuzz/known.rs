@@ -1,16 +1,13 @@
 //! A small cluster, the same for every review: definitions good and bad, two rollouts beside each other, one that pins a
 //! version which nobody defines any more, and objects of Numaflow that keep an instance in use.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use numaplane::{
-    admission::{Known, User},
+    admission::{Looked, View},
     api::{NumaflowControllerRollout, Promoted},
-    controller::target::{Target, Unresolved},
-    definitions::{Catalogue, Definition, PermittedKinds, parse_config_map},
+    definitions::{Definition, PermittedKinds, parse_config_map},
     numaflow::{Dependant, Dependants},
-    observe,
-    rollout::resolve::Rival,
     settings::{Defaults, Settings},
     store::Seen,
     world::{CLUSTER, Decoded, DefinitionsMap, Pinned, PinnedContent, World},
@@ -24,14 +21,8 @@ const OPERATOR: &str = "numaplane-system";
 pub struct Cluster {
     settings: Settings,
     world: World,
-    pinned: Vec<(String, Arc<Pinned>)>,
-    dependants: Dependants,
-}
-
-/// What is known of it: before it was asked, or after.
-pub struct View<'c> {
-    cluster: &'c Cluster,
-    asked: bool,
+    /// What is read of it for a review: before it was asked, and after.
+    looked: [Looked; 2],
 }
 
 impl Cluster {
@@ -48,7 +39,8 @@ impl Cluster {
             workers: 1,
         };
         let world = World::new(&scopes, &scopes, OPERATOR, [], Defaults::default());
-        let cluster = Self { pinned: vec![pinned()], dependants: dependants(), settings, world };
+        let asked = Looked { revisions: pinned().into(), dependants: Some(dependants()) };
+        let cluster = Self { looked: [Looked::default(), asked], settings, world };
         cluster.define(OPERATOR, "definitions", include_str!("seeds/definitions/numaflow.yaml"));
         cluster.define(OPERATOR, "broken", include_str!("seeds/definitions/broken.yaml"));
         cluster.define(OPERATOR, "twice", include_str!("seeds/definitions/twice.yaml"));
@@ -59,8 +51,9 @@ impl Cluster {
         cluster
     }
 
+    /// What is known of it: before it was asked, or after.
     pub fn view(&self, asked: bool) -> View<'_> {
-        View { cluster: self, asked }
+        View::new(&self.world, &self.settings, &self.looked[usize::from(asked)])
     }
 
     fn define(&self, namespace: &str, name: &str, value: &str) {
@@ -91,21 +84,27 @@ impl Cluster {
     }
 }
 
-fn pinned() -> (String, Arc<Pinned>) {
+/// One version that is pinned here, and one in a Secret.
+fn pinned() -> [(String, Arc<Pinned>); 2] {
     let definition = Definition {
         version: "1.6.0".to_owned(),
         full_spec: "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: \"a{{ .InstanceSuffix }}\"}\n".to_owned(),
         isolated: None,
         leader_election: None,
     };
-    let pinned = Pinned {
-        uid: "1".to_owned(),
-        owner: "0a1b2c3d-0000-4000-8000-000000000001".to_owned(),
-        number: 1,
-        version: definition.version.clone(),
-        content: PinnedContent::Here(Arc::new(definition)),
+    let pinned = |number: i64, version: &str, content: PinnedContent| {
+        let owner = "0a1b2c3d-0000-4000-8000-000000000001".to_owned();
+        let pinned = Pinned { uid: number.to_string(), owner, number, version: version.to_owned(), content };
+        (revision(number), Arc::new(pinned))
     };
-    ("numaflow-controller-0a1b2c3d-1".to_owned(), Arc::new(pinned))
+    [
+        pinned(1, "1.6.0", PinnedContent::Here(Arc::new(definition))),
+        pinned(2, "1.5.0", PinnedContent::Secret(revision(2))),
+    ]
+}
+
+fn revision(number: i64) -> String {
+    format!("numaflow-controller-0a1b2c3d-{number}")
 }
 
 fn dependants() -> Dependants {
@@ -115,46 +114,4 @@ fn dependants() -> Dependants {
         instance: instance.to_owned(),
     };
     Dependants { unlisted: Vec::new(), objects: vec![pipeline("orders-0", ""), pipeline("clicks-0", "two")] }
-}
-
-impl Known for View<'_> {
-    fn settings(&self) -> &Settings {
-        &self.cluster.settings
-    }
-
-    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved> {
-        let pinned = if self.asked { self.cluster.pinned.as_slice() } else { &[] };
-        observe::defined(&self.cluster.world, &self.cluster.settings, rollout, pinned)
-    }
-
-    fn pins_unseen(&self, rollout: &NumaflowControllerRollout) -> bool {
-        self.asked && rollout.spec.controller.version == "1.5.0"
-    }
-
-    fn rivals(&self, namespace: &str, name: &str) -> Vec<Rival> {
-        observe::rivals(&self.cluster.world, namespace, name)
-    }
-
-    fn dependants(&self) -> Option<&Dependants> {
-        self.asked.then_some(&self.cluster.dependants)
-    }
-
-    fn catalogue(&self) -> Catalogue {
-        self.cluster.world.catalogue.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn users(&self, namespace: Option<&str>) -> Vec<User> {
-        let user = |namespace: &str, name: &str, version: &str| User {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            wanted: version.to_owned(),
-            promoted: version.to_owned(),
-        };
-        let all = [
-            user("team-a", "numaflow-controller", "1.8.0"),
-            user("team-a", "other", "1.8.0"),
-            user("team-b", "numaflow-controller", "v2.0.0-rc.1+build"),
-        ];
-        all.into_iter().filter(|user| namespace.is_none_or(|namespace| user.namespace == namespace)).collect()
-    }
 }

@@ -18,7 +18,7 @@ use kube::core::{
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use numaplane::{
     admission::{
-        Known, judge,
+        judge,
         review::{self, Review, Unreadable},
     },
     api::{IsbServiceRollout, MonoVertexRollout, NumaflowControllerRollout, PipelineRollout},

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::admission::Operation;
 use serde_json::Value;
 
-use super::{About, Judgement, Known, User, review::Review, rollouts::decode};
+use super::{About, Judgement, User, View, review::Review, rollouts::decode};
 use crate::{
     api::{CONFIG_CHANGES, CONFIG_DEFINITIONS, CONFIG_NAMESPACE, LABEL_CONFIG},
     changes,
@@ -35,7 +35,7 @@ pub fn is_about(review: &Review) -> bool {
 
 /// Judges a review of a ConfigMap; one without the label is nobody's business here.
 #[must_use]
-pub fn judge(review: &Review, known: &dyn Known) -> Judgement {
+pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     let mut judgement = Judgement::default();
     if !review.sub_resource.is_empty() {
         return judgement;
@@ -235,7 +235,7 @@ fn ratchet(now: Vec<(Finding, Mark)>, before: Vec<(Finding, Mark)>, judgement: &
 }
 
 /// What becomes of versions that are in use, and of those that another ConfigMap defines too.
-fn consequences(new: Parsed, old: Parsed, review: &Review, known: &dyn Known, judgement: &mut Judgement) {
+fn consequences(new: Parsed, old: Parsed, review: &Review, known: &View<'_>, judgement: &mut Judgement) {
     let settings = known.settings();
     let (namespace, name) = (review.namespace.as_str(), review.name.as_str());
     // The ConfigMap itself may not have been seen as it is stored.

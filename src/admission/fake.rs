@@ -4,42 +4,28 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Judgement, Known, User, Verdict, judge, review};
+use super::{Judgement, Looked, Verdict, View, judge, review};
 use crate::{
-    api::{NumaflowControllerRollout, OnDrainTimeout},
-    controller::target::{Target, Unresolved},
-    definitions::{Catalogue, Instance, PermittedKinds, parse_config_map, render},
-    manifest::Manifest,
-    numaflow::Dependants,
-    rollout::{
-        resolve::{Question, Rival, find},
-        snapshot::Revision,
-    },
+    api::OnDrainTimeout,
+    definitions::{PermittedKinds, parse_config_map},
     settings::{Defaults, Settings},
+    store::Seen,
+    world::{CLUSTER, Decoded, DefinitionsMap, World},
 };
 
 /// What is known.
 pub(crate) struct Fake {
     pub settings: Settings,
-    pub catalogue: Catalogue,
-    pub revisions: Vec<Revision>,
-    pub pins_unseen: bool,
-    pub rivals: Vec<Rival>,
-    pub dependants: Option<Dependants>,
-    pub users: Vec<User>,
+    pub world: World,
+    pub looked: Looked,
 }
 
 impl Default for Fake {
     fn default() -> Self {
-        Self {
-            settings: settings(),
-            catalogue: Catalogue::new(),
-            revisions: Vec::new(),
-            pins_unseen: false,
-            rivals: Vec::new(),
-            dependants: None,
-            users: Vec::new(),
-        }
+        let settings = settings();
+        let (scopes, own) = ([CLUSTER.to_owned()], &settings.operator_namespace);
+        let world = World::new(&scopes, std::slice::from_ref(own), own, [], Defaults::default());
+        Self { world, settings, looked: Looked::default() }
     }
 }
 
@@ -70,16 +56,56 @@ pub(crate) fn definitions(versions: &[(&str, &str)]) -> String {
 
 impl Fake {
     /// With these versions, defined in ConfigMap `defs` of a namespace.
-    pub fn defining(mut self, namespace: &str, versions: &[(&str, &str)]) -> Self {
-        let data = [("d.yaml".to_owned(), definitions(versions))].into();
-        self.catalogue.set(namespace, "defs", parse_config_map(namespace, "defs", &data));
+    pub fn defining(self, namespace: &str, versions: &[(&str, &str)]) -> Self {
+        self.define(namespace, "defs", "d.yaml", &definitions(versions));
         self
+    }
+
+    /// With a NumaflowControllerRollout `name` in namespace `team-a` that asks for these instances: one, or one and that of what
+    /// it has in production.
+    pub fn rival(self, name: &str, instance: &str, promoted: Option<&str>) -> Self {
+        let promoted = promoted.map(|id| json!({"name": "x-0", "version": "1.8.3", "instanceID": id}));
+        self.roll("team-a", name, &json!({"version": "1.8.3", "instanceID": instance}), promoted.as_ref());
+        self
+    }
+
+    /// Has a definitions ConfigMap with one key.
+    pub fn define(&self, namespace: &str, name: &str, key: &str, text: &str) {
+        let parsed = parse_config_map(namespace, name, &[(key.to_owned(), text.to_owned())].into());
+        let map = DefinitionsMap { uid: name.to_owned(), parsed };
+        let key = (namespace.to_owned(), name.to_owned());
+        self.world.config_maps.offer(key.clone(), Seen::for_good(name), map);
+        self.world.catalogue_follows(&key);
+    }
+
+    /// Has that ConfigMap no more.
+    pub fn undefine(&self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.world.config_maps.forget(&key, &Seen::for_good(name));
+        self.world.catalogue_follows(&key);
+    }
+
+    /// Has a NumaflowControllerRollout that asks for one version and runs another; "" for none.
+    pub fn uses(&self, namespace: &str, name: &str, wanted: &str, promoted: &str) {
+        let runs = json!({"name": "x-0", "version": promoted});
+        self.roll(namespace, name, &json!({"version": wanted}), Some(&runs).filter(|_| !promoted.is_empty()));
+    }
+
+    fn roll(&self, namespace: &str, name: &str, controller: &Value, promoted: Option<&Value>) {
+        let rollout = json!({
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"controller": controller}, "status": {"promoted": promoted},
+        });
+        let rollout = serde_json::from_value(rollout).expect("a rollout");
+        let key = (namespace.to_owned(), name.to_owned());
+        self.world.rollouts.offer(key, Seen::for_good(name), Decoded::Good(Arc::new(rollout)));
     }
 
     /// What a review comes to.
     pub fn judge(&self, request: &Value) -> Judgement {
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-        judge(&review::read(body.to_string().as_bytes()).expect("a review"), self)
+        let review = review::read(body.to_string().as_bytes()).expect("a review");
+        judge(&review, &View::new(&self.world, &self.settings, &self.looked))
     }
 
     /// The same, if what is known is all there is.
@@ -91,47 +117,5 @@ impl Fake {
     pub fn said(&self, request: &Value) -> (Vec<String>, Vec<String>) {
         let verdict = self.verdict(request);
         (verdict.violations.iter().map(ToString::to_string).collect(), verdict.warnings)
-    }
-}
-
-impl Known for Fake {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved> {
-        let namespace = rollout.metadata.namespace.as_deref().unwrap_or_default();
-        let lookup = self.catalogue.lookup(&self.settings.definers(namespace), &rollout.spec.controller.version);
-        find(&Question {
-            rollout,
-            field: "spec.controller",
-            lookup,
-            revisions: &self.revisions,
-            rivals: &[],
-            render: &|definition, instance| {
-                let rendered = render(definition, &Instance::production(instance), &self.settings.permitted);
-                rendered.map(|r| Arc::new(Manifest::new(r, None))).map_err(|error| error.to_string())
-            },
-        })
-    }
-
-    fn pins_unseen(&self, _: &NumaflowControllerRollout) -> bool {
-        self.pins_unseen
-    }
-
-    fn rivals(&self, _: &str, name: &str) -> Vec<Rival> {
-        self.rivals.iter().filter(|rival| rival.name != name).cloned().collect()
-    }
-
-    fn dependants(&self) -> Option<&Dependants> {
-        self.dependants.as_ref()
-    }
-
-    fn catalogue(&self) -> Catalogue {
-        self.catalogue.clone()
-    }
-
-    fn users(&self, namespace: Option<&str>) -> Vec<User> {
-        self.users.iter().filter(|user| namespace.is_none_or(|n| user.namespace == n)).cloned().collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Admission: what is asked before an object is stored, and the answer. Pure: a review, and what is known of the cluster.
 //!
 //! ```text
-//! bytes ─review::read─▶ Review ─judge(Known)─▶ Judgement ─▶ Verdict ─review::answer─▶ the answer
-//!                                  ▲               └▶ doubts: what is to be read again before anything is refused
-//!                                  └───────────────────┘
+//! bytes ─review::read─▶ Review ─judge(View)─▶ Judgement ─▶ Verdict ─review::answer─▶ the answer
+//!                                  ▲              └▶ doubts: what is to be read again before anything is refused
+//!                                  └──────────────────┘
 //! ```
 //!
 //! Nothing here decides by itself what a good spec is: [`crate::valid`] and the reconcilers' own resolution do.
@@ -14,18 +14,11 @@ pub(crate) mod fake;
 pub mod registration;
 pub mod review;
 pub mod rollouts;
-
-use crate::{
-    api::NumaflowControllerRollout,
-    controller::target::{Target, Unresolved},
-    definitions::Catalogue,
-    numaflow::Dependants,
-    rollout::resolve::Rival,
-    settings::Settings,
-    valid::Finding,
-};
+mod view;
 
 use self::review::Review;
+pub use self::view::{Looked, User, View};
+use crate::valid::Finding;
 
 /// The answer to a review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,49 +66,9 @@ pub enum About {
     Dependants,
 }
 
-/// A NumaflowControllerRollout, as far as it uses versions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The version that it asks for.
-    pub wanted: String,
-    /// The version that it has in production; empty where there is none.
-    pub promoted: String,
-}
-
-/// What is known of the cluster, asked only for what a verdict hangs on.
-pub trait Known {
-    /// What the platform team has set.
-    fn settings(&self) -> &Settings;
-
-    /// The definition that a rollout asks for, rendered; whatever else is wrong with its spec.
-    ///
-    /// # Errors
-    /// The version is not defined, defined twice, malformed, or cannot be rendered for this namespace.
-    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved>;
-
-    /// Whether the rollout has pinned the version that it asks for in a place that is not read here (a Secret).
-    fn pins_unseen(&self, rollout: &NumaflowControllerRollout) -> bool;
-
-    /// The NumaflowControllerRollouts in a namespace, but for one.
-    fn rivals(&self, namespace: &str, name: &str) -> Vec<Rival>;
-
-    /// Numaflow's objects in the namespace of the object; `None` as long as they were not read.
-    fn dependants(&self) -> Option<&Dependants>;
-
-    /// What the definitions ConfigMaps say.
-    fn catalogue(&self) -> Catalogue;
-
-    /// The NumaflowControllerRollouts in a namespace, or all of them.
-    fn users(&self, namespace: Option<&str>) -> Vec<User>;
-}
-
 /// Judges a review by what is known. What is neither one of the four rollout kinds nor a platform ConfigMap is admitted.
 #[must_use]
-pub fn judge(review: &Review, known: &dyn Known) -> Judgement {
+pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     if config_maps::is_about(review) { config_maps::judge(review, known) } else { rollouts::judge(review, known) }
 }
 

@@ -4,7 +4,7 @@ use kube::core::admission::Operation;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{About, Judgement, Known, review::Review};
+use super::{About, Judgement, View, review::Review};
 use crate::{
     api::{GROUP, IsbServiceRollout, MonoVertexRollout, NumaflowControllerRollout, PipelineRollout},
     controller::target::Reason,
@@ -19,7 +19,7 @@ const INSTANCE: &str = "spec.controller.instanceID";
 
 /// Judges a review of an object of one of the four kinds; everything else is admitted.
 #[must_use]
-pub fn judge(review: &Review, known: &dyn Known) -> Judgement {
+pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     let mut judgement = Judgement::default();
     if review.kind.group != GROUP || !review.sub_resource.is_empty() {
         return judgement;
@@ -94,7 +94,7 @@ impl From<Findings> for Judgement {
     }
 }
 
-fn controller(rollout: &NumaflowControllerRollout, old: Option<&Value>, known: &dyn Known) -> Judgement {
+fn controller(rollout: &NumaflowControllerRollout, old: Option<&Value>, known: &View<'_>) -> Judgement {
     let mut judgement = Judgement::from(valid::controller(rollout, CONTROLLER));
     let asked = &rollout.spec.controller;
     let before = old.map(|old| {
@@ -118,7 +118,7 @@ fn controller(rollout: &NumaflowControllerRollout, old: Option<&Value>, known: &
 }
 
 /// Whether what the version is defined as can be used.
-fn definition(rollout: &NumaflowControllerRollout, exists: bool, known: &dyn Known, judgement: &mut Judgement) {
+fn definition(rollout: &NumaflowControllerRollout, exists: bool, known: &View<'_>, judgement: &mut Judgement) {
     let version = &rollout.spec.controller.version;
     let only_pinned = || {
         format!("{VERSION}: version {version:?} is not defined any more; the copy that this rollout has pinned is used")
@@ -151,7 +151,7 @@ fn runs(rollout: &NumaflowControllerRollout) -> bool {
 }
 
 /// Whether the instance can be had.
-fn instance(rollout: &NumaflowControllerRollout, known: &dyn Known, judgement: &mut Judgement) {
+fn instance(rollout: &NumaflowControllerRollout, known: &View<'_>, judgement: &mut Judgement) {
     let wanted = rollout.spec.controller.instance();
     let promoted = rollout.status.as_ref().and_then(|s| s.promoted.as_ref()).map(|p| p.instance_id.as_str());
     if promoted == Some(wanted) {

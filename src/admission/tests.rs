@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::fake::{Fake, settings};
+use super::fake::Fake;
 use crate::{
     api::{FINALIZER, GROUP, IsbServiceRollout, MonoVertexRollout, NumaflowControllerRollout, PipelineRollout},
     isb, mono_vertex, observe, pipeline,
@@ -137,12 +137,9 @@ fn good(kind: &str) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1alpha1"), "kind": kind, "spec": spec})
 }
 
-/// A world in which all is known: that there is nothing but definitions.
-fn world(fake: &Fake) -> World {
-    let settings = settings();
-    let scopes = [CLUSTER.to_owned()];
-    let own = settings.operator_namespace;
-    let world = World::new(&scopes, std::slice::from_ref(&own), &own, [], Defaults::default());
+/// The world of the fake, in which all is known: that there is nothing but definitions.
+fn world(fake: &Fake) -> &World {
+    let (world, own) = (&fake.world, &fake.settings.operator_namespace);
     world.rollouts.listed(CLUSTER);
     world.controllers.listed(CLUSTER);
     world.revisions.listed(CLUSTER);
@@ -154,10 +151,9 @@ fn world(fake: &Fake) -> World {
     world.isb_services.listed(CLUSTER);
     world.mono_vertices.listed(CLUSTER);
     world.namespace_configs.listed(CLUSTER);
-    world.config_maps.listed(&own);
-    world.changes_configs.listed(&own);
+    world.config_maps.listed(own);
+    world.changes_configs.listed(own);
     assert_eq!(world.unsynced(), Vec::<String>::new());
-    *world.catalogue.write().unwrap() = fake.catalogue.clone();
     world
 }
 
@@ -166,24 +162,24 @@ fn decided(kind: &str, object: &Value, fake: &Fake) -> Option<Plan> {
     fn read<K: DeserializeOwned>(object: &Value) -> Option<Arc<K>> {
         serde_json::from_value(object.clone()).ok().map(Arc::new)
     }
-    let (world, settings, learned) = (world(fake), settings(), Learned::default());
+    let (world, settings, learned) = (world(fake), &fake.settings, Learned::default());
     let (defaults, now) = (Defaults::default(), Timestamp::from_second(1_800_000_000).unwrap());
     Some(match kind {
         "NumaflowControllerRollout" => {
             let rollout = read::<NumaflowControllerRollout>(object)?;
-            rollout::decide(&observe::rollout(&world, &settings, &rollout, &learned), &defaults, now)
+            rollout::decide(&observe::rollout(world, settings, &rollout, &learned), &defaults, now)
         }
         "PipelineRollout" => {
             let rollout = read::<PipelineRollout>(object)?;
-            pipeline::decide(&observe::pipeline(&world, &settings, &rollout, &learned), now)
+            pipeline::decide(&observe::pipeline(world, settings, &rollout, &learned), now)
         }
         "ISBServiceRollout" => {
             let rollout = read::<IsbServiceRollout>(object)?;
-            isb::decide(&observe::isb_service(&world, &settings, &rollout, &learned), &defaults, now)
+            isb::decide(&observe::isb_service(world, settings, &rollout, &learned), &defaults, now)
         }
         _ => {
             let rollout = read::<MonoVertexRollout>(object)?;
-            mono_vertex::decide(&observe::mono_vertex(&world, &rollout, &learned), now)
+            mono_vertex::decide(&observe::mono_vertex(world, &rollout, &learned), now)
         }
     })
 }

@@ -23,22 +23,18 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    admission::{About, Judgement, Known, User, review::Review},
+    admission::{About, Judgement, Looked, View, review::Review},
     api::{
         ANNOTATION_INSTANCE, CONFIG_DEFINITIONS, LABEL_CONFIG, LABEL_PARENT, NumaflowControllerRollout,
         definitions_selector, label_value,
     },
-    controller::target::{Target, Unresolved},
-    definitions::Catalogue,
     kinds,
     metrics::Metrics,
     numaflow::{Dependant, Dependants},
-    observe,
-    rollout::resolve::Rival,
     settings::{Defaults, Settings},
     store::{Change, Key, Seen, Store},
     watch::{Scope, definition_scopes, follow, key, scopes},
-    world::{Decoded, DefinitionsMap, Pinned, PinnedContent, World},
+    world::{Decoded, DefinitionsMap, Pinned, World},
 };
 
 /// Longest time that a review waits for what is read for it. The API server gives an answer a few seconds, and a user less.
@@ -56,21 +52,6 @@ pub struct Knowledge {
     metrics: Arc<Metrics>,
     reads: Mutex<HashMap<(About, String), Arc<Shared>>>,
     watches: Vec<AbortOnDropHandle<()>>,
-}
-
-/// What was read for one review, and is kept for none other.
-#[derive(Debug, Default)]
-pub(super) struct Looked {
-    /// Pinned definitions of the rollout, by the name of the revision.
-    revisions: Vec<(String, Arc<Pinned>)>,
-    /// Numaflow's objects in its namespace.
-    dependants: Option<Dependants>,
-}
-
-/// What is known, for one review.
-pub(super) struct View<'a> {
-    knowledge: &'a Knowledge,
-    looked: &'a Looked,
 }
 
 impl Knowledge {
@@ -109,7 +90,7 @@ impl Knowledge {
 
     /// What is known, for one review.
     pub(super) fn view<'a>(&'a self, looked: &'a Looked) -> View<'a> {
-        View { knowledge: self, looked }
+        View::new(&self.world, &self.settings, looked)
     }
 
     fn watch(&self) -> Vec<AbortOnDropHandle<()>> {
@@ -317,54 +298,5 @@ impl Shared {
         let result = read.await.map_err(|error| error.to_string());
         *last = Some((began, result.clone()));
         result
-    }
-}
-
-impl Known for View<'_> {
-    fn settings(&self) -> &Settings {
-        &self.knowledge.settings
-    }
-
-    fn find(&self, rollout: &NumaflowControllerRollout) -> Result<Target, Unresolved> {
-        observe::defined(&self.knowledge.world, &self.knowledge.settings, rollout, &self.looked.revisions)
-    }
-
-    fn pins_unseen(&self, rollout: &NumaflowControllerRollout) -> bool {
-        self.looked.revisions.iter().any(|(_, pinned)| {
-            rollout.metadata.uid.as_ref() == Some(&pinned.owner)
-                && pinned.version == rollout.spec.controller.version
-                && matches!(pinned.content, PinnedContent::Secret(_))
-        })
-    }
-
-    fn rivals(&self, namespace: &str, name: &str) -> Vec<Rival> {
-        observe::rivals(&self.knowledge.world, namespace, name)
-    }
-
-    fn dependants(&self) -> Option<&Dependants> {
-        self.looked.dependants.as_ref()
-    }
-
-    fn catalogue(&self) -> Catalogue {
-        self.knowledge.world.catalogue.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn users(&self, namespace: Option<&str>) -> Vec<User> {
-        let rollouts = &self.knowledge.world.rollouts;
-        let all = match namespace {
-            Some(namespace) => rollouts.in_namespace(namespace).into_iter().map(|(_, rollout)| rollout).collect(),
-            None => rollouts.all(),
-        };
-        let user = |rollout: &Arc<Decoded<NumaflowControllerRollout>>| {
-            let rollout = rollout.good()?;
-            let promoted = rollout.status.as_ref().and_then(|s| s.promoted.as_ref());
-            Some(User {
-                namespace: rollout.namespace().unwrap_or_default(),
-                name: rollout.name_any(),
-                wanted: rollout.spec.controller.version.clone(),
-                promoted: promoted.map(|p| p.version.clone()).unwrap_or_default(),
-            })
-        };
-        all.iter().filter_map(user).collect()
     }
 }

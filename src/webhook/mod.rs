@@ -24,7 +24,6 @@ use axum::{
 };
 use tokio::time::Instant;
 
-use self::knowledge::Looked;
 pub use self::{
     knowledge::Knowledge,
     metrics::WebhookMetrics,
@@ -35,7 +34,7 @@ pub use self::{
 };
 use crate::{
     admission::{
-        Verdict, judge,
+        Looked, Verdict, judge,
         registration::{CONFIG_MAPS, Hook, ROLLOUTS},
         review::{self, Review, Unreadable},
     },

@@ -1,10 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::admission::{
-    User,
-    fake::{Fake, definitions},
-};
+use crate::admission::fake::{Fake, definitions};
 
 /// A ConfigMap of this meaning, with one key.
 fn map(meaning: &str, text: &str) -> Value {
@@ -27,11 +24,6 @@ fn asked(namespace: &str, object: Option<&Value>, old: Option<&Value>) -> Value 
         "resource": {"group": "", "version": "v1", "resource": "configmaps"},
         "name": "defs", "namespace": namespace, "operation": operation, "object": object, "oldObject": old,
     })
-}
-
-fn user(namespace: &str, name: &str, wanted: &str, promoted: &str) -> User {
-    let [namespace, name, wanted, promoted] = [namespace, name, wanted, promoted].map(str::to_owned);
-    User { namespace, name, wanted, promoted }
 }
 
 const NOTHING: (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -111,13 +103,11 @@ fn a_version_that_one_config_map_defines_twice_differently_is_refused_and_twice_
 
 #[test]
 fn who_uses_a_version_that_goes_or_changes_is_named_with_what_becomes_of_it() {
-    let mut fake = Fake::default().defining("ops", &[("1", "a"), ("2", "b")]);
-    fake.users = vec![
-        user("a", "wants", "1", ""),
-        user("b", "runs", "2", "1"),
-        user("c", "both", "1", "1"),
-        user("d", "other", "3", "3"),
-    ];
+    let fake = Fake::default().defining("ops", &[("1", "a"), ("2", "b")]);
+    fake.uses("a", "wants", "1", "");
+    fake.uses("b", "runs", "2", "1");
+    fake.uses("c", "both", "1", "1");
+    fake.uses("d", "other", "3", "3");
     let old = defs(&[("1", "a"), ("2", "b")]);
     let removed = "version \"1\" is not defined any more; what runs it keeps its pinned copy, nobody else gets it. Used by 3 \
                    NumaflowControllerRollouts: a/wants, b/runs, c/both";
@@ -138,8 +128,8 @@ fn who_uses_a_version_that_goes_or_changes_is_named_with_what_becomes_of_it() {
 
 #[test]
 fn a_thousand_users_are_counted_and_ten_named() {
-    let mut fake = Fake::default().defining("ops", &[("1", "a")]);
-    fake.users = (0..1000).map(|n| user("a", &format!("r{n:03}"), "1", "1")).collect();
+    let fake = Fake::default().defining("ops", &[("1", "a")]);
+    (0..1000).for_each(|n| fake.uses("a", &format!("r{n:03}"), "1", "1"));
     let (_, warnings) = fake.said(&asked("ops", None, Some(&defs(&[("1", "a")]))));
     assert!(
         warnings[0].contains("Used by 1000 NumaflowControllerRollouts: a/r000, ")
@@ -151,12 +141,12 @@ fn a_thousand_users_are_counted_and_ten_named() {
 fn a_version_that_stays_defined_elsewhere_is_not_missed() {
     let mut fake = Fake::default().defining("ops", &[("1", "a")]).defining("team", &[("1", "own")]);
     fake.settings.definitions_anywhere = true;
-    fake.users = vec![user("team", "x", "1", "1"), user("other", "y", "1", "1")];
+    fake.uses("team", "x", "1", "1");
+    fake.uses("other", "y", "1", "1");
     // The same words in another ConfigMap of the operator's namespace.
-    let data = [("k".to_owned(), definitions(&[("1", "a")]))].into();
-    fake.catalogue.set("ops", "more", parse_config_map("ops", "more", &data));
+    fake.define("ops", "more", "k", &definitions(&[("1", "a")]));
     assert_eq!(fake.said(&asked("ops", None, Some(&defs(&[("1", "a")])))), NOTHING);
-    fake.catalogue.remove("ops", "more");
+    fake.undefine("ops", "more");
     // The namespace's own comes first: without it that of the operator counts.
     let (_, warnings) = fake.said(&asked("ops", None, Some(&defs(&[("1", "a")]))));
     assert!(warnings[0].ends_with("1 NumaflowControllerRollout: other/y"), "{warnings:?}");
@@ -166,10 +156,9 @@ fn a_version_that_stays_defined_elsewhere_is_not_missed() {
 
 #[test]
 fn a_version_that_another_config_map_defines_differently_is_a_warning() {
-    let mut fake = Fake::default();
-    let data = [("k".to_owned(), definitions(&[("1", "a")]))].into();
-    fake.catalogue.set("ops", "more", parse_config_map("ops", "more", &data));
-    fake.users = vec![user("a", "x", "1", "1")];
+    let fake = Fake::default();
+    fake.define("ops", "more", "k", &definitions(&[("1", "a")]));
+    fake.uses("a", "x", "1", "1");
     let words = "version \"1\" is defined differently in ConfigMap ops/more, key \"k\", entry 1, line 2: nobody can be \
                  upgraded to it until one of the two is removed";
     let used = "version \"1\" is ambiguous now; what runs it keeps its pinned copy, nobody else gets it. Used by 1 \

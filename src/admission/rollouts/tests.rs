@@ -2,9 +2,12 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    admission::{Verdict, fake::Fake},
+    admission::{
+        Looked, Verdict,
+        fake::{Fake, definitions},
+    },
     numaflow::{Dependant, Dependants},
-    rollout::{resolve::Rival, snapshot::Revision},
+    world::{Pinned, PinnedContent},
 };
 
 /// A review of an object of one of our kinds.
@@ -37,11 +40,6 @@ fn create(object: &Value) -> Value {
 
 fn update(object: &Value, old: &Value) -> Value {
     asked("NumaflowControllerRollout", Some(object), Some(old))
-}
-
-fn rival(name: &str, instances: &[&str]) -> Rival {
-    let instances = instances.iter().map(|&i| i.to_owned()).collect();
-    Rival { name: name.to_owned(), instances, promoted: None, created: i64::MAX }
 }
 
 fn known() -> Fake {
@@ -153,7 +151,7 @@ fn a15_an_instance_that_somebody_has_or_asks_for_is_refused_whoever_is_older() {
              another instanceID or delete one of the two"
         )
     };
-    let fake = Fake { rivals: vec![rival("x", &["", "a"])], ..known() };
+    let fake = known().rival("x", "", Some("a"));
     assert_eq!(fake.said(&create(&version("1.8.3"))), refused(&[&words("")]));
     let with = |id: &str| rollout(&json!({"version": "1.8.3", "instanceID": id}));
     assert_eq!(fake.said(&create(&with("b"))), nothing());
@@ -161,11 +159,7 @@ fn a15_an_instance_that_somebody_has_or_asks_for_is_refused_whoever_is_older() {
     assert!(fake.judge(&update(&with("a"), &with("b"))).doubts(About::Rollouts));
     // It is stored already: who comes first is for the operator to order.
     assert_eq!(fake.said(&update(&rollout(&json!({"version": "1.9.0", "instanceID": "a"})), &with("a"))), nothing());
-    assert_eq!(
-        Fake { rivals: vec![rival("r", &[""])], ..known() }.said(&create(&version("1.8.3"))),
-        nothing(),
-        "itself"
-    );
+    assert_eq!(known().rival("r", "", None).said(&create(&version("1.8.3"))), nothing(), "itself");
 }
 
 fn promoted(mut object: Value, instance: &str) -> Value {
@@ -176,7 +170,7 @@ fn promoted(mut object: Value, instance: &str) -> Value {
 #[test]
 fn the_way_back_to_an_instance_that_it_has_is_free() {
     let with = |id: &str| promoted(rollout(&json!({"version": "1.8.3", "instanceID": id})), "a");
-    let fake = Fake { rivals: vec![rival("x", &["a"])], ..known() };
+    let fake = known().rival("x", "a", None);
     assert_eq!(fake.said(&update(&with("a"), &with("b"))), nothing());
 }
 
@@ -200,8 +194,11 @@ fn an_instance_is_not_left_while_something_uses_it() {
         name: name.to_owned(),
         instance: instance.to_owned(),
     };
-    let dependants = |objects: Vec<Dependant>| Some(Dependants { unlisted: Vec::new(), objects });
-    let fake = Fake { dependants: dependants(vec![object("p", "a"), object("q", "")]), ..known() };
+    let knowing = |objects: Vec<Dependant>| {
+        let dependants = Some(Dependants { unlisted: Vec::new(), objects });
+        Fake { looked: Looked { dependants, ..Looked::default() }, ..known() }
+    };
+    let fake = knowing(vec![object("p", "a"), object("q", "")]);
     assert_eq!(
         fake.said(&request),
         refused(&[
@@ -209,41 +206,38 @@ fn an_instance_is_not_left_while_something_uses_it() {
                    delete it first"
         ])
     );
-    let fake = Fake { dependants: dependants(vec![object("q", "")]), ..known() };
+    let fake = knowing(vec![object("q", "")]);
     assert_eq!(fake.said(&request), nothing());
     assert!(fake.judge(&request).doubts.iter().all(|doubt| doubt.about != About::Definitions));
 }
 
 #[test]
 fn a_version_that_only_this_rollout_has_is_admitted_with_a_warning() {
-    let data = [("k".to_owned(), crate::admission::fake::definitions(&[("1.7.0", "x")]))].into();
+    let data = [("k".to_owned(), definitions(&[("1.7.0", "x")]))].into();
     let parsed = crate::definitions::parse_config_map("ops", "old", &data);
-    let revision = Revision {
-        name: "r-1".to_owned(),
-        uid: String::new(),
-        number: 1,
-        version: "1.7.0".to_owned(),
-        definition: Some(parsed.definitions[0].definition.clone()),
-        secret: None,
-    };
     let request = update(&version("1.7.0"), &version("1.8.3"));
     let judgement = known().judge(&request);
     assert!(judgement.doubts(About::Revisions) && judgement.doubts(About::Definitions));
     assert!(!known().judge(&create(&version("1.7.0"))).doubts(About::Revisions), "what is new has pinned nothing");
     let words = "spec.controller.version: version \"1.7.0\" is not defined any more; the copy that this rollout has pinned is \
                  used";
-    for fake in [Fake { revisions: vec![revision], ..known() }, Fake { pins_unseen: true, ..known() }] {
-        assert_eq!(fake.said(&request), (Vec::new(), vec![words.to_owned()]));
+    let definition = parsed.definitions[0].definition.clone();
+    for content in [PinnedContent::Here(definition), PinnedContent::Secret("r-1".to_owned())] {
+        let pinned = |owner: &str| {
+            let (uid, version, content) = ("x".to_owned(), "1.7.0".to_owned(), content.clone());
+            let revision = Pinned { uid, owner: owner.to_owned(), number: 1, version, content };
+            let revisions = vec![("r-1".to_owned(), revision.into())];
+            Fake { looked: Looked { revisions, ..Looked::default() }, ..known() }
+        };
+        assert_eq!(pinned("u-r").said(&request), (Vec::new(), vec![words.to_owned()]));
+        assert_eq!(pinned("another").said(&request).0.len(), 1, "what another one has pinned is not its own");
     }
 }
 
 #[test]
 fn the_way_back_to_what_runs_never_depends_on_a_config_map() {
-    let mut fake = known();
-    let parse = |name: &str, text: &str| {
-        crate::definitions::parse_config_map("ops", name, &[("k".to_owned(), text.to_owned())].into())
-    };
-    fake.catalogue.set("ops", "twice", parse("twice", &crate::admission::fake::definitions(&[("1.8.3", "other")])));
+    let fake = known();
+    fake.define("ops", "twice", "k", &definitions(&[("1.8.3", "other")]));
     let back = |promoted: &str| {
         let mut object = version("1.8.3");
         object["status"] = json!({"observedGeneration": 2, "promoted": {"name": "a-0", "version": promoted}});
@@ -263,15 +257,12 @@ fn the_way_back_to_what_runs_never_depends_on_a_config_map() {
 
 #[test]
 fn definitions_that_cannot_be_used_are_refused_with_what_is_wrong_with_them() {
-    let mut fake = known();
+    let fake = known();
     let text = "controllerDefinitions:\n- version: \"2\"\n- version: \"3\"\n  fullSpec: |\n    apiVersion: v1\n    kind: Secret\n    \
                 metadata: {name: s}\n- version: \"4\"\n  fullSpec: |\n    apiVersion: v1\n    kind: ConfigMap\n    metadata: {name: \
                 c, namespace: elsewhere}\n";
-    let parse = |name: &str, text: &str| {
-        crate::definitions::parse_config_map("ops", name, &[("k".to_owned(), text.to_owned())].into())
-    };
-    fake.catalogue.set("ops", "more", parse("more", text));
-    fake.catalogue.set("ops", "twice", parse("twice", &crate::admission::fake::definitions(&[("1.8.3", "other")])));
+    fake.define("ops", "more", "k", text);
+    fake.define("ops", "twice", "k", &definitions(&[("1.8.3", "other")]));
     for (asked, words) in [
         (
             "2",
