@@ -52,9 +52,6 @@ pub struct Metrics {
     seconds: HistogramVec,
     definitions: IntGaugeVec,
     invalid: IntGaugeVec,
-    reviews: IntCounterVec,
-    review_seconds: HistogramVec,
-    live_reads: IntCounterVec,
     ready: AtomicBool,
     ending: AtomicBool,
     synced: IntGauge,
@@ -96,27 +93,6 @@ impl Metrics {
             ),
             &["source"],
         )?;
-        let reviews = IntCounterVec::new(
-            Opts::new(
-                "numaplane_admission_reviews_total",
-                "Admission reviews by webhook and verdict (admitted, warned, refused, unreadable).",
-            ),
-            &["webhook", "verdict"],
-        )?;
-        let review_seconds = HistogramVec::new(
-            HistogramOpts::new("numaplane_admission_duration_seconds", "Time of one admission review.")
-                // Most are answered from memory; one that reads before it refuses takes as long as the API server does.
-                .buckets(vec![0.0005, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0]),
-            &["webhook"],
-        )?;
-        let live_reads = IntCounterVec::new(
-            Opts::new(
-                "numaplane_admission_live_reads_total",
-                "Reads before a refusal, by result (read, failed). Alert on failed ones: what they were for was admitted \
-                 unchecked.",
-            ),
-            &["result"],
-        )?;
         let build =
             IntGaugeVec::new(Opts::new("numaplane_build_info", "Version of the operator; always 1."), &["version"])?;
         let synced = IntGauge::new("numaplane_synced", "1 while all caches are synced.")?;
@@ -124,9 +100,6 @@ impl Metrics {
         registry.register(Box::new(seconds.clone()))?;
         registry.register(Box::new(definitions.clone()))?;
         registry.register(Box::new(invalid.clone()))?;
-        registry.register(Box::new(reviews.clone()))?;
-        registry.register(Box::new(review_seconds.clone()))?;
-        registry.register(Box::new(live_reads.clone()))?;
         registry.register(Box::new(build.clone()))?;
         registry.register(Box::new(synced.clone()))?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -136,9 +109,6 @@ impl Metrics {
             seconds,
             definitions,
             invalid,
-            reviews,
-            review_seconds,
-            live_reads,
             ready: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             synced,
@@ -157,17 +127,6 @@ impl Metrics {
         let kind = task.kind();
         self.turns.with_label_values(&[kind, outcome.label()]).inc();
         self.seconds.with_label_values(&[kind]).observe(took.as_secs_f64());
-    }
-
-    /// Counts a review.
-    pub fn review(&self, webhook: &str, verdict: &str, took: Duration) {
-        self.reviews.with_label_values(&[webhook, verdict]).inc();
-        self.review_seconds.with_label_values(&[webhook]).observe(took.as_secs_f64());
-    }
-
-    /// Counts a read before a refusal.
-    pub fn live_read(&self, result: &str) {
-        self.live_reads.with_label_values(&[result]).inc();
     }
 
     /// How many reconciles there have been.

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::WebhookMetrics;
 use crate::{
     admission::{About, Judgement, Looked, View, review::Review},
     api::{
@@ -29,7 +30,6 @@ use crate::{
         definitions_selector, label_value,
     },
     kinds,
-    metrics::Metrics,
     numaflow::{Dependant, Dependants},
     settings::{Defaults, Settings},
     store::{Change, Key, Seen, Store},
@@ -49,7 +49,7 @@ pub struct Knowledge {
     client: Client,
     settings: Settings,
     world: Arc<World>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WebhookMetrics>,
     reads: Mutex<HashMap<(About, String), Arc<Shared>>>,
     watches: Vec<AbortOnDropHandle<()>>,
 }
@@ -57,7 +57,7 @@ pub struct Knowledge {
 impl Knowledge {
     /// Begins to watch, until it is dropped.
     #[must_use]
-    pub fn start(client: Client, settings: Settings, metrics: Arc<Metrics>) -> Self {
+    pub fn start(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
         let mut knowledge = Self::unwatched(client, settings, metrics);
         knowledge.watches = knowledge.watch();
         knowledge
@@ -65,12 +65,12 @@ impl Knowledge {
 
     /// Knows what its world is given, and what it reads itself.
     #[must_use]
-    pub fn unwatched(client: Client, settings: Settings, metrics: Arc<Metrics>) -> Self {
+    pub fn unwatched(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
         let names = |scopes: Vec<(String, Option<String>)>| scopes.into_iter().map(|(n, _)| n).collect::<Vec<_>>();
         let (scopes, definitions) = (names(scopes(&settings)), names(definition_scopes(&settings)));
         let world = World::new(&scopes, &definitions, &settings.operator_namespace, [], Defaults::default());
         let world = Arc::new(world);
-        metrics.observe(&world);
+        metrics.process().observe(&world);
         Self { client, settings, world, metrics, reads: Mutex::default(), watches: Vec::new() }
     }
 

@@ -1,9 +1,9 @@
-//! What Prometheus sees of the webhook's server and its certificates, beside what it sees of any process.
+//! What Prometheus sees of the webhook: its reviews, its server and its certificates, beside what it sees of any process.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
 use crate::metrics::Metrics;
 
@@ -35,6 +35,9 @@ pub enum Unanswered {
 #[derive(Debug)]
 pub struct WebhookMetrics {
     process: Arc<Metrics>,
+    reviews: IntCounterVec,
+    review_seconds: HistogramVec,
+    live_reads: IntCounterVec,
     expiry: IntGaugeVec,
     reload_failures: IntCounter,
     handshake_failures: IntCounter,
@@ -47,6 +50,27 @@ impl WebhookMetrics {
     /// # Errors
     /// They are there already.
     pub fn register(process: Arc<Metrics>) -> Result<Arc<Self>, prometheus::Error> {
+        let reviews = IntCounterVec::new(
+            Opts::new(
+                "numaplane_admission_reviews_total",
+                "Admission reviews by webhook and verdict (admitted, warned, refused, unreadable).",
+            ),
+            &["webhook", "verdict"],
+        )?;
+        let review_seconds = HistogramVec::new(
+            HistogramOpts::new("numaplane_admission_duration_seconds", "Time of one admission review.")
+                // Most are answered from memory; one that reads before it refuses takes as long as the API server does.
+                .buckets(vec![0.0005, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0]),
+            &["webhook"],
+        )?;
+        let live_reads = IntCounterVec::new(
+            Opts::new(
+                "numaplane_admission_live_reads_total",
+                "Reads before a refusal, by result (read, failed). Alert on failed ones: what they were for was admitted \
+                 unchecked.",
+            ),
+            &["result"],
+        )?;
         let expiry = IntGaugeVec::new(
             Opts::new(
                 "numaplane_webhook_certificate_expiry_timestamp_seconds",
@@ -72,6 +96,9 @@ impl WebhookMetrics {
             &["reason"],
         )?;
         let registry = process.registry();
+        registry.register(Box::new(reviews.clone()))?;
+        registry.register(Box::new(review_seconds.clone()))?;
+        registry.register(Box::new(live_reads.clone()))?;
         registry.register(Box::new(expiry.clone()))?;
         registry.register(Box::new(reload_failures.clone()))?;
         registry.register(Box::new(handshake_failures.clone()))?;
@@ -82,7 +109,33 @@ impl WebhookMetrics {
         {
             unanswered.with_label_values(&[reason.label()]);
         }
-        Ok(Arc::new(Self { process, expiry, reload_failures, handshake_failures, unanswered }))
+        Ok(Arc::new(Self {
+            process,
+            reviews,
+            review_seconds,
+            live_reads,
+            expiry,
+            reload_failures,
+            handshake_failures,
+            unanswered,
+        }))
+    }
+
+    /// The metrics that any process has.
+    #[must_use]
+    pub fn process(&self) -> &Metrics {
+        &self.process
+    }
+
+    /// Counts a review.
+    pub(super) fn review(&self, webhook: &str, verdict: &str, took: Duration) {
+        self.reviews.with_label_values(&[webhook, verdict]).inc();
+        self.review_seconds.with_label_values(&[webhook]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a read before a refusal.
+    pub(super) fn live_read(&self, result: &str) {
+        self.live_reads.with_label_values(&[result]).inc();
     }
 
     /// Says until when a certificate is good.
@@ -109,11 +162,6 @@ impl WebhookMetrics {
     /// Counts a request that got no answer of the webhook's own.
     pub(super) fn unanswered(&self, reason: Unanswered) {
         self.unanswered.with_label_values(&[reason.label()]).inc();
-    }
-
-    /// The process is ending: it says that it is not ready.
-    pub(super) fn end(&self) {
-        self.process.end();
     }
 }
 

@@ -38,18 +38,17 @@ use crate::{
         registration::{CONFIG_MAPS, Hook, ROLLOUTS},
         review::{self, Review, Unreadable},
     },
-    metrics::Metrics,
     valid::sentence,
 };
 
 #[derive(Clone)]
 struct Serving {
     knowledge: Arc<Knowledge>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WebhookMetrics>,
 }
 
 /// The routes: one for each webhook that is registered. How large a body may be is for the server to say, see [`Limits::body`].
-pub fn router(knowledge: Arc<Knowledge>, metrics: Arc<Metrics>) -> Router {
+pub fn router(knowledge: Arc<Knowledge>, metrics: Arc<WebhookMetrics>) -> Router {
     let serve = |hook: &'static Hook| {
         post(async move |State(serving): State<Serving>, body: Bytes| serving.serve(hook, &body).await)
     };

@@ -28,8 +28,8 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), String> {
     let webhook_metrics = WebhookMetrics::register(metrics.clone()).map_err(|error| error.to_string())?;
-    let knowledge = Arc::new(Knowledge::start(client.clone(), settings, metrics.clone()));
-    let router = router(knowledge.clone(), metrics.clone());
+    let knowledge = Arc::new(Knowledge::start(client.clone(), settings, webhook_metrics.clone()));
+    let router = router(knowledge.clone(), webhook_metrics.clone());
     let tls = match Certificates::start(source, client, clock, webhook_metrics.clone(), shutdown.clone()).await {
         Ok(tls) => tls,
         // Asked to end before there was a certificate.

@@ -121,7 +121,7 @@ pub async fn serve(
     let end = async {
         shutdown.cancelled().await;
         // First, because all else takes until this is known: no new calls are sent to who is not ready.
-        metrics.end();
+        metrics.process().end();
         // Whoever calls nevertheless is answered, and told to make his next call on another connection, which by then leads to
         // another replica. So few connections are left, none of them in use, when the rest is closed.
         gate.send_away();

@@ -15,6 +15,7 @@ use super::*;
 use crate::{
     admission::fake::settings,
     api::{GROUP, LABEL_CONFIG, NumaflowControllerRollout},
+    metrics::Metrics,
     settings::Settings,
     store::Seen,
     watch::key,
@@ -24,7 +25,7 @@ use crate::{
 struct Scene {
     server: Arc<Server>,
     knowledge: Arc<Knowledge>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WebhookMetrics>,
 }
 
 impl Scene {
@@ -33,7 +34,8 @@ impl Scene {
     }
 
     fn with(settings: Settings) -> Self {
-        let (server, metrics) = (Arc::new(Server::default()), Arc::new(Metrics::new().unwrap()));
+        let server = Arc::new(Server::default());
+        let metrics = WebhookMetrics::register(Arc::new(Metrics::new().unwrap())).unwrap();
         let knowledge = Arc::new(Knowledge::unwatched(server.client(), settings, metrics.clone()));
         Self { server, knowledge, metrics }
     }
@@ -173,7 +175,7 @@ async fn c02_a_version_that_was_added_a_moment_ago_is_read_before_it_is_refused(
     assert_eq!(scene.server.requests(), 3, "what was read is known");
     assert!(scene.ask(create("3")).await.0.contains("Defined versions: 1, 2, 9 (looked in ops/defs, ops/other)"));
     assert_eq!(scene.server.requests(), 4, "a list, in which nothing is new");
-    assert!(scene.metrics.text().contains("numaplane_admission_live_reads_total{result=\"read\"} 2"));
+    assert!(scene.metrics.process().text().contains("numaplane_admission_live_reads_total{result=\"read\"} 2"));
 }
 
 #[tokio::test]
@@ -227,7 +229,7 @@ async fn what_cannot_be_read_in_time_is_admitted_and_said_to_be_unchecked() {
     let words = "spec.controller.version: could not be checked; the operator checks it again (the API server did not let it be \
                  read; the webhook's log says why)";
     assert_eq!(scene.ask(create("1")).await, (String::new(), vec![words.to_owned()]));
-    let text = scene.metrics.text();
+    let text = scene.metrics.process().text();
     assert!(text.contains("numaplane_admission_live_reads_total{result=\"failed\"} 2"), "{text}");
     assert!(text.contains(
         "numaplane_admission_reviews_total{verdict=\"warned\",webhook=\"rollouts.numaplane.numaproj.io\"} 2"
