@@ -4,7 +4,7 @@
 //! words of its own.
 
 use kube::core::{
-    GroupVersionKind, GroupVersionResource, Status,
+    GroupVersionKind, Status,
     admission::{AdmissionResponse, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation},
     dynamic::DynamicObject,
     response::{StatusCause, StatusDetails, StatusSummary},
@@ -33,8 +33,6 @@ pub struct Review {
     pub operation: Option<Operation>,
     /// Kind of the object.
     pub kind: GroupVersionKind,
-    /// Resource of the object.
-    pub resource: GroupVersionResource,
     /// Subresource, like `status`; empty for the object itself.
     pub sub_resource: String,
     /// Namespace of the object; empty for a cluster-scoped one.
@@ -89,7 +87,6 @@ struct Request {
     #[serde(default)]
     operation: String,
     kind: GroupVersionKind,
-    resource: GroupVersionResource,
     #[serde(default)]
     sub_resource: Option<String>,
     #[serde(default)]
@@ -174,7 +171,6 @@ pub fn read(body: &[u8]) -> Result<Review, Unreadable> {
     Ok(Review {
         operation: Operation::deserialize(Value::String(request.operation)).ok(),
         kind: request.kind,
-        resource: request.resource,
         sub_resource: request.sub_resource.unwrap_or_default(),
         namespace,
         name: name.unwrap_or_default(),
