@@ -11,7 +11,7 @@ use numaplane::{
     generate,
     metrics::Metrics,
     operator::Operator,
-    webhook::{self, server},
+    webhook::{Webhook, server},
 };
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -64,7 +64,8 @@ fn webhook(args: &WebhookArgs) -> Result<(), String> {
         let listener = server::listen(args.address).map_err(|error| format!("--address {error}"))?;
         let address = listener.local_addr().map_err(|error| format!("--address: {error}"))?;
         tracing::info!(namespace = settings.operator_namespace, %address, "the webhook starts");
-        webhook::run(client, clock, settings, source, args.tls.limits(), listener, metrics, shutdown).await
+        let limits = args.tls.limits();
+        Webhook { client, clock, settings, source, limits, listener, metrics }.run(shutdown).await
     })
 }
 

@@ -16,11 +16,9 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DynamicObject, ListParams},
     core::DeserializeGuard,
-    runtime::watcher::{self, watcher},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::WebhookMetrics;
 use crate::{
@@ -33,7 +31,7 @@ use crate::{
     numaflow::{Dependant, Dependants},
     settings::{Defaults, Settings},
     store::{Change, Key, Seen, Store},
-    watch::{Scope, definition_scopes, follow, key, scopes},
+    watch::{definition_scopes, key, scopes},
     world::{Decoded, DefinitionsMap, Pinned, World},
 };
 
@@ -51,35 +49,18 @@ pub struct Knowledge {
     world: Arc<World>,
     metrics: Arc<WebhookMetrics>,
     reads: Mutex<HashMap<(About, String), Arc<Shared>>>,
-    watches: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Knowledge {
-    /// Begins to watch, until it is dropped.
-    #[must_use]
-    pub fn start(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
-        let mut knowledge = Self::unwatched(client, settings, metrics);
-        knowledge.watches = knowledge.watch();
-        knowledge
-    }
-
     /// Knows what its world is given, and what it reads itself.
     #[must_use]
-    pub fn unwatched(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
+    pub fn new(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
         let names = |scopes: Vec<(String, Option<String>)>| scopes.into_iter().map(|(n, _)| n).collect::<Vec<_>>();
         let (scopes, definitions) = (names(scopes(&settings)), names(definition_scopes(&settings)));
         let world = World::new(&scopes, &definitions, &settings.operator_namespace, [], Defaults::default());
         let world = Arc::new(world);
         metrics.process().observe(&world);
-        Self { client, settings, world, metrics, reads: Mutex::default(), watches: Vec::new() }
-    }
-
-    /// Whether all there is was listed, and is being watched.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        self.world.rollouts.synced()
-            && self.world.config_maps.synced()
-            && !self.watches.iter().any(AbortOnDropHandle::is_finished)
+        Self { client, settings, world, metrics, reads: Mutex::default() }
     }
 
     /// What it knows.
@@ -93,28 +74,11 @@ impl Knowledge {
         View::new(&self.world, &self.settings, looked)
     }
 
-    fn watch(&self) -> Vec<AbortOnDropHandle<()>> {
-        let rollouts = scopes(&self.settings).into_iter().map(|scope| {
-            let api: Api<DeserializeGuard<NumaflowControllerRollout>> = self.api(scope.1.as_deref());
-            let config = watcher::Config::default();
-            let scope = Scope { name: scope.0, namespace: scope.1, what: "NumaflowControllerRollouts".to_owned() };
-            let watch = move || watcher(api.clone(), config.clone());
-            let store = self.world.rollouts.clone();
-            tokio::spawn(follow(scope, watch, store, Decoded::read, |_| (), |_, _| ()))
-        });
-        let definitions = definition_scopes(&self.settings).into_iter().map(|scope| {
-            let api: Api<ConfigMap> = self.api(scope.1.as_deref());
-            let config = watcher::Config::default().labels(&definitions_selector());
-            let scope = Scope { name: scope.0, namespace: scope.1, what: "definitions ConfigMaps".to_owned() };
-            let watch = move || watcher(api.clone(), config.clone());
-            let (store, world) = (self.world.config_maps.clone(), self.world.clone());
-            let changed = move |change: &Change<DefinitionsMap>| world.catalogue_follows(&change.key);
-            tokio::spawn(follow(scope, watch, store, DefinitionsMap::read, changed, |_, _| ()))
-        });
-        rollouts.chain(definitions).map(AbortOnDropHandle::new).collect()
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
-    fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    pub(super) fn api<K>(&self, namespace: Option<&str>) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,
         K::DynamicType: Default,

@@ -11,6 +11,7 @@ mod process;
 pub mod server;
 pub mod source;
 pub mod tls;
+mod watches;
 
 use std::sync::Arc;
 
@@ -27,10 +28,11 @@ use tokio::time::Instant;
 pub use self::{
     knowledge::Knowledge,
     metrics::WebhookMetrics,
-    process::run,
+    process::Webhook,
     server::{Limits, serve},
     source::{Certificates, Managed, Source},
     tls::Tls,
+    watches::Watches,
 };
 use crate::{
     admission::{

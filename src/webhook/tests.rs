@@ -1,6 +1,6 @@
 //! The webhook as it is served, with an API server made of a function.
 
-mod server;
+pub(super) mod server;
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Scene {
     fn with(settings: Settings) -> Self {
         let server = Arc::new(Server::default());
         let metrics = WebhookMetrics::register(Arc::new(Metrics::new().unwrap())).unwrap();
-        let knowledge = Arc::new(Knowledge::unwatched(server.client(), settings, metrics.clone()));
+        let knowledge = Arc::new(Knowledge::new(server.client(), settings, metrics.clone()));
         Self { server, knowledge, metrics }
     }
 
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-fn review(request: &Value) -> String {
+pub(super) fn review(request: &Value) -> String {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
 }
 
@@ -111,11 +111,11 @@ fn rollout(name: &str, version: &str) -> Value {
     })
 }
 
-fn create(version: &str) -> Value {
+pub(super) fn create(version: &str) -> Value {
     asked("NumaflowControllerRollout", &rollout("r", version), &Value::Null)
 }
 
-fn definitions(name: &str, versions: &[(&str, &str)]) -> Value {
+pub(super) fn definitions(name: &str, versions: &[(&str, &str)]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "ops", "uid": format!("uid-{name}"),
@@ -342,13 +342,9 @@ async fn it_is_ready_when_all_there_is_was_listed() {
     let scene = Scene::new();
     scene.server.put(definitions("defs", &[("1", "a")]));
     scene.server.takes(Duration::from_secs(1));
-    let knowledge = Knowledge::start(scene.server.client(), settings(), scene.metrics.clone());
-    assert!(!knowledge.ready());
-    let ready = async {
-        while !knowledge.ready() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), ready).await.expect("ready");
-    assert_eq!(knowledge.world().catalogue.read().unwrap().versions(&["ops"]), ["1"]);
+    let began = tokio::time::Instant::now();
+    let mut watches = Watches::start(&scene.knowledge);
+    tokio::time::timeout(Duration::from_secs(30), watches.synced()).await.expect("in time").expect("ready");
+    assert!(began.elapsed() >= Duration::from_secs(1), "before it has listed");
+    assert_eq!(scene.knowledge.world().catalogue.read().unwrap().versions(&["ops"]), ["1"]);
 }

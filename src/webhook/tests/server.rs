@@ -9,10 +9,12 @@ use std::{
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Default)]
 pub struct Server {
     inner: Mutex<Inner>,
+    watches_end: CancellationToken,
 }
 
 #[derive(Default)]
@@ -68,6 +70,11 @@ impl Server {
         self.inner.lock().unwrap().fails = Some((code, message.to_owned()));
     }
 
+    /// Has each task that watches panic: a watch ends in no other way.
+    pub fn ends_watches(&self) {
+        self.watches_end.cancel();
+    }
+
     /// How many requests there have been.
     pub fn requests(&self) -> usize {
         self.inner.lock().unwrap().requests.len()
@@ -87,7 +94,8 @@ impl Server {
         tokio::time::sleep(time).await;
         if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
             // Nothing happens.
-            return std::future::pending().await;
+            self.watches_end.cancelled().await;
+            panic!("a watch ends");
         }
         Response::builder().status(code).body(Body::from(serde_json::to_vec(&body).unwrap())).unwrap()
     }
