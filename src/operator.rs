@@ -37,7 +37,7 @@ use crate::{
     queue::Queue,
     rollout,
     settings::Settings,
-    watch::{definition_scopes, scopes},
+    watch::{definition_scopes, names, scopes},
     world::{Decoded, World},
 };
 
@@ -136,7 +136,6 @@ impl Operator {
     ) -> Result<(), String> {
         let scopes = scopes(&settings);
         let definitions = definition_scopes(&settings);
-        let names = |scopes: &[(String, Option<String>)]| scopes.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>();
         let world = World::new(
             &names(&scopes),
             &names(&definitions),

@@ -5,7 +5,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::{
-    Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
+    api::DynamicObject,
+    core::{ApiResource, NamespaceResourceScope},
     runtime::watcher::{self, Event},
 };
 
@@ -15,38 +17,82 @@ use crate::{
     world::CLUSTER,
 };
 
-/// What a watch follows.
-#[derive(Clone, Debug)]
+/// Where a watch looks: everywhere, or in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Name of the watch within its store.
-    pub name: String,
-    /// Namespace that it lists; `None` for everything.
+    /// The namespace; `None` for everywhere.
     pub namespace: Option<String>,
-    /// Words for the log.
-    pub what: String,
 }
 
-/// The watches of what is served, as (name, namespace): one for everything, or one for each of some namespaces.
-#[must_use]
-pub fn scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
-    if settings.namespaces.is_empty() {
-        return vec![(CLUSTER.to_owned(), None)];
+impl Scope {
+    /// Everywhere.
+    #[must_use]
+    pub fn everywhere() -> Self {
+        Self { namespace: None }
     }
-    settings.namespaces.iter().map(|n| (n.clone(), Some(n.clone()))).collect()
+
+    /// One namespace.
+    #[must_use]
+    pub fn of(namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()) }
+    }
+
+    /// Name of the watch within its store.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(CLUSTER)
+    }
+
+    /// The way to the objects of a kind there.
+    #[must_use]
+    pub fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+
+    /// The same for a kind of which no type is known.
+    #[must_use]
+    pub fn dynamic(&self, client: &Client, resource: &ApiResource) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+            None => Api::all_with(client.clone(), resource),
+        }
+    }
+}
+
+/// The watches of what is served: one of everything, or one of each of some namespaces.
+#[must_use]
+pub fn scopes(settings: &Settings) -> Vec<Scope> {
+    if settings.namespaces.is_empty() {
+        return vec![Scope::everywhere()];
+    }
+    settings.namespaces.iter().map(|namespace| Scope::of(namespace)).collect()
 }
 
 /// The watches of definitions ConfigMaps, likewise.
 #[must_use]
-pub fn definition_scopes(settings: &Settings) -> Vec<(String, Option<String>)> {
-    let own = settings.operator_namespace.clone();
+pub fn definition_scopes(settings: &Settings) -> Vec<Scope> {
+    let own = Scope::of(&settings.operator_namespace);
     if !settings.definitions_anywhere {
-        return vec![(own.clone(), Some(own))];
+        return vec![own];
     }
     let mut all = scopes(settings);
-    if all.iter().all(|(_, namespace)| namespace.as_ref().is_some_and(|n| *n != own)) {
-        all.push((own.clone(), Some(own)));
+    if !all.contains(&Scope::everywhere()) && !all.contains(&own) {
+        all.push(own);
     }
     all
+}
+
+/// Names of watches within their store.
+#[must_use]
+pub fn names(scopes: &[Scope]) -> Vec<String> {
+    scopes.iter().map(|scope| scope.name().to_owned()).collect()
 }
 
 /// First and longest wait after a watch failed. The longest bounds how late a kind that comes to be served is noticed.
@@ -55,9 +101,10 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::fro
 /// hangs says as much: a fresh list tells them apart, before what is known counts as old.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Follows objects for ever (until the task is dropped). `news` is called when more is known than the objects say.
+/// Follows objects for ever (until the task is dropped). `what` is for the log; `news` is called when more is known than the objects say.
 pub async fn follow<K, T, S>(
     scope: Scope,
+    what: String,
     watch: impl Fn() -> S + Send,
     store: Arc<Store<T>>,
     read: impl Fn(&K) -> T + Send,
@@ -93,9 +140,9 @@ pub async fn follow<K, T, S>(
                 let words = error.to_string();
                 if words != trouble {
                     if absent {
-                        tracing::info!(what = scope.what, "not served by the API server (yet): nothing to watch");
+                        tracing::info!(what, "not served by the API server (yet): nothing to watch");
                     } else {
-                        tracing::warn!(what = scope.what, error = words, "cannot watch, trying again");
+                        tracing::warn!(what, error = words, "cannot watch, trying again");
                     }
                     trouble = words;
                 }
@@ -104,11 +151,11 @@ pub async fn follow<K, T, S>(
                     for change in store.replace(scope.namespace.as_deref(), Vec::new()) {
                         changed(&change);
                     }
-                    if let Some(what) = store.absent(&scope.name) {
-                        news(&scope, what);
+                    if let Some(told) = store.absent(scope.name()) {
+                        news(&scope, told);
                     }
                 } else {
-                    store.lost(&scope.name);
+                    store.lost(scope.name());
                 }
                 // A list that fails is made again, and ends in any case with something to be heard.
                 unsure = !matches!(error, watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion);
@@ -122,14 +169,14 @@ pub async fn follow<K, T, S>(
         if !matches!(event, Event::Init | Event::InitApply(_)) {
             failures = 0;
             if !trouble.is_empty() {
-                tracing::info!(what = scope.what, "watching again");
+                tracing::info!(what, "watching again");
                 trouble.clear();
             }
             // After a list, what it brought is passed on first.
             if !matches!(event, Event::InitDone)
-                && let Some(what) = store.heard(&scope.name)
+                && let Some(told) = store.heard(scope.name())
             {
-                news(&scope, what);
+                news(&scope, told);
             }
         }
         match event {
@@ -140,8 +187,8 @@ pub async fn follow<K, T, S>(
                 for change in store.replace(scope.namespace.as_deref(), complete) {
                     changed(&change);
                 }
-                if let Some(what) = store.listed(&scope.name) {
-                    news(&scope, what);
+                if let Some(told) = store.listed(scope.name()) {
+                    news(&scope, told);
                 }
             }
             Event::Apply(object) => {
@@ -208,13 +255,13 @@ mod tests {
             let first = said.lock().unwrap().next().unwrap_or_default();
             stream::iter(first).chain(stream::pending())
         };
-        let scope = Scope { name: "x".into(), namespace: None, what: "things".into() };
-        tokio::spawn(async move { follow(scope, watch, store, |_| (), |_| (), |_, _| ()).await })
+        let scope = Scope::everywhere();
+        tokio::spawn(async move { follow(scope, "things".into(), watch, store, |_| (), |_| (), |_, _| ()).await })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_failed_and_is_silent_lists_again_before_what_is_known_counts_as_old() {
-        let (store, made) = (Arc::new(Store::<()>::new(["x".into()])), Arc::default());
+        let (store, made) = (Arc::new(Store::<()>::new([CLUSTER.into()])), Arc::default());
         let first = listed().into_iter().chain([Err(failed())]).collect();
         let task = following(&store, vec![first, listed().into()], &made);
         for _ in 0..120 {
@@ -228,7 +275,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_goes_on_failing_or_hangs_makes_what_is_known_old() {
         for second in [Vec::new(), vec![Ok(Event::Init), Err(failed())]] {
-            let (store, made) = (Arc::new(Store::<()>::new(["x".into()])), Arc::default());
+            let (store, made) = (Arc::new(Store::<()>::new([CLUSTER.into()])), Arc::default());
             let first = listed().into_iter().chain([Err(failed())]).collect();
             let task = following(&store, vec![first, second], &made);
             tokio::time::sleep(Duration::from_mins(1)).await;

@@ -18,6 +18,7 @@ use crate::{
     fallback::{Notice, Said, parse_config_map},
     plan::Event,
     store::Change,
+    watch::Scope,
     world::{ChangesConfig, NamespaceConfig, World},
 };
 
@@ -64,7 +65,7 @@ impl Operator {
         }
     }
 
-    pub(super) fn watch_namespace_configs(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+    pub(super) fn watch_namespace_configs(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &Scope) {
         let this = self.clone();
         let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_NAMESPACE}"));
         self.spawn(
@@ -72,7 +73,7 @@ impl Operator {
             scope,
             "namespace-level ConfigMaps",
             &self.world.namespace_configs,
-            self.api::<ConfigMap>(scope),
+            scope.api::<ConfigMap>(&self.client),
             config,
             |object| NamespaceConfig {
                 uid: object.uid().unwrap_or_default(),
@@ -116,8 +117,7 @@ impl Operator {
 
     /// Watches what says which changes need what; it counts only in the operator's own namespace.
     pub(super) fn watch_changes_configs(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let own = self.settings.operator_namespace.clone();
-        let scope = (own.clone(), Some(own));
+        let scope = Scope::of(&self.settings.operator_namespace);
         let this = self.clone();
         let config = watcher::Config::default().labels(&format!("{LABEL_CONFIG}={CONFIG_CHANGES}"));
         self.spawn(
@@ -125,7 +125,7 @@ impl Operator {
             &scope,
             "usde-config ConfigMaps",
             &self.world.changes_configs,
-            self.api::<ConfigMap>(&scope),
+            scope.api::<ConfigMap>(&self.client),
             config,
             |object| ChangesConfig {
                 uid: object.uid().unwrap_or_default(),

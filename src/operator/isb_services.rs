@@ -12,6 +12,7 @@ use crate::{
     kinds,
     numaflow::LiveIsb,
     store::Change,
+    watch::Scope,
     world::Decoded,
 };
 
@@ -27,14 +28,14 @@ pub(super) fn asks_differently(old: Option<&IsbServiceRolloutStatus>, new: Optio
 }
 
 impl Operator {
-    pub(super) fn watch_isb_services(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+    pub(super) fn watch_isb_services(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &Scope) {
         let this = self.clone();
         self.spawn(
             tasks,
             scope,
             "ISBServiceRollouts",
             &self.world.isb_rollouts,
-            self.api::<DeserializeGuard<IsbServiceRollout>>(scope),
+            scope.api::<DeserializeGuard<IsbServiceRollout>>(&self.client),
             watcher::Config::default(),
             Decoded::read,
             move |c| this.isb_rollout_changed(c),
@@ -46,7 +47,7 @@ impl Operator {
                 scope,
                 "InterStepBufferServices",
                 &self.world.isb_services,
-                self.dynamic(scope, &resource),
+                scope.dynamic(&self.client, &resource),
                 watcher::Config::default(),
                 |object: &DynamicObject| LiveIsb::read(&object.metadata, &object.data),
                 move |c| this.isb_service_changed(c),

@@ -6,17 +6,17 @@ use kube::{api::DynamicObject, core::DeserializeGuard, runtime::watcher};
 use tokio::task::JoinSet;
 
 use super::{Operator, Task};
-use crate::{api::MonoVertexRollout, kinds, numaflow::LiveMonoVertex, store::Change, world::Decoded};
+use crate::{api::MonoVertexRollout, kinds, numaflow::LiveMonoVertex, store::Change, watch::Scope, world::Decoded};
 
 impl Operator {
-    pub(super) fn watch_mono_vertices(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+    pub(super) fn watch_mono_vertices(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &Scope) {
         let this = self.clone();
         self.spawn(
             tasks,
             scope,
             "MonoVertexRollouts",
             &self.world.mono_vertex_rollouts,
-            self.api::<DeserializeGuard<MonoVertexRollout>>(scope),
+            scope.api::<DeserializeGuard<MonoVertexRollout>>(&self.client),
             watcher::Config::default(),
             Decoded::read,
             move |change: &Change<Decoded<MonoVertexRollout>>| {
@@ -31,7 +31,7 @@ impl Operator {
                 scope,
                 "MonoVertices",
                 &self.world.mono_vertices,
-                self.dynamic(scope, &resource),
+                scope.dynamic(&self.client, &resource),
                 watcher::Config::default(),
                 |object: &DynamicObject| LiveMonoVertex::read(&object.metadata, &object.data),
                 move |c| this.mono_vertex_changed(c),

@@ -15,6 +15,7 @@ use crate::{
     kinds,
     numaflow::{LiveObject, LivePipeline},
     store::{Change, Store},
+    watch::Scope,
     world::Decoded,
 };
 
@@ -64,14 +65,14 @@ pub(super) fn answers_differently(old: Option<&PipelineRolloutStatus>, new: Opti
 }
 
 impl Operator {
-    pub(super) fn watch_pipelines(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &(String, Option<String>)) {
+    pub(super) fn watch_pipelines(self: &Arc<Self>, tasks: &mut JoinSet<()>, scope: &Scope) {
         let this = self.clone();
         self.spawn(
             tasks,
             scope,
             "PipelineRollouts",
             &self.world.pipeline_rollouts,
-            self.api::<DeserializeGuard<PipelineRollout>>(scope),
+            scope.api::<DeserializeGuard<PipelineRollout>>(&self.client),
             watcher::Config::default(),
             Decoded::read,
             move |c| this.pipeline_rollout_changed(c),
@@ -83,7 +84,7 @@ impl Operator {
                 scope,
                 "Pipelines",
                 &self.world.pipelines,
-                self.dynamic(scope, &resource),
+                scope.dynamic(&self.client, &resource),
                 watcher::Config::default(),
                 |object: &DynamicObject| LivePipeline::read(&object.metadata, &object.data),
                 move |c| this.pipeline_changed(c),

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Resource, ResourceExt,
     api::DynamicObject,
-    core::{ApiResource, DeserializeGuard, NamespaceResourceScope},
+    core::{ApiResource, DeserializeGuard},
     runtime::watcher::{self, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -22,17 +22,12 @@ use crate::{
     live::Live,
     settings::Settings,
     store::{Change, News, Store},
-    watch::{Scope, follow},
-    world::{CLUSTER, Decoded, DefinitionsMap, GroupKind, NamespaceState},
+    watch::{Scope, follow, names},
+    world::{Decoded, DefinitionsMap, GroupKind, NamespaceState},
 };
 
 impl Operator {
-    pub(super) fn watch(
-        self: &Arc<Self>,
-        tasks: &mut JoinSet<()>,
-        scopes: &[(String, Option<String>)],
-        definitions: &[(String, Option<String>)],
-    ) {
+    pub(super) fn watch(self: &Arc<Self>, tasks: &mut JoinSet<()>, scopes: &[Scope], definitions: &[Scope]) {
         let parent = watcher::Config::default().labels(LABEL_PARENT);
         for scope in scopes {
             let this = self.clone();
@@ -41,7 +36,7 @@ impl Operator {
                 scope,
                 "NumaflowControllerRollouts",
                 &self.world.rollouts,
-                self.api::<DeserializeGuard<NumaflowControllerRollout>>(scope),
+                scope.api::<DeserializeGuard<NumaflowControllerRollout>>(&self.client),
                 watcher::Config::default(),
                 Decoded::read,
                 move |c| this.rollout_changed(c),
@@ -52,7 +47,7 @@ impl Operator {
                 scope,
                 "NumaflowControllers",
                 &self.world.controllers,
-                self.api::<DeserializeGuard<NumaflowController>>(scope),
+                scope.api::<DeserializeGuard<NumaflowController>>(&self.client),
                 watcher::Config::default(),
                 Decoded::read,
                 move |c| this.controller_changed(c),
@@ -63,7 +58,7 @@ impl Operator {
                 scope,
                 "ControllerRevisions",
                 &self.world.revisions,
-                self.api::<ControllerRevision>(scope),
+                scope.api::<ControllerRevision>(&self.client),
                 parent.clone(),
                 {
                     let this = self.clone();
@@ -91,17 +86,16 @@ impl Operator {
                 scope,
                 "definitions ConfigMaps",
                 &self.world.config_maps,
-                self.api::<ConfigMap>(scope),
+                scope.api::<ConfigMap>(&self.client),
                 config,
                 DefinitionsMap::read,
                 move |c| this.definitions_changed(c),
             );
         }
-        let cluster = (CLUSTER.to_owned(), None);
         let this = self.clone();
         self.spawn(
             tasks,
-            &cluster,
+            &Scope::everywhere(),
             "Namespaces",
             &self.world.namespaces,
             Api::<Namespace>::all(self.client.clone()),
@@ -120,7 +114,7 @@ impl Operator {
     pub(super) fn spawn<K, T>(
         self: &Arc<Self>,
         tasks: &mut JoinSet<()>,
-        scope: &(String, Option<String>),
+        scope: &Scope,
         what: &str,
         store: &Arc<Store<T>>,
         api: Api<K>,
@@ -131,8 +125,7 @@ impl Operator {
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
         T: Send + Sync + 'static,
     {
-        let scope = Scope { name: scope.0.clone(), namespace: scope.1.clone(), what: what.to_owned() };
-        let store = store.clone();
+        let (scope, what, store) = (scope.clone(), what.to_owned(), store.clone());
         let this = self.clone();
         let news = move |scope: &Scope, news: News| match (news, &scope.namespace) {
             // What is decided without a list (that something is in use, say) is decided again with it.
@@ -143,13 +136,13 @@ impl Operator {
             (News::Otherwise, None) => this.enqueue_whole_data_plane(),
         };
         let watch = move || watcher(api.clone(), config.clone());
-        tasks.spawn(async move { follow(scope, watch, store, read, changed, news).await });
+        tasks.spawn(async move { follow(scope, what, watch, store, read, changed, news).await });
     }
 
     pub(super) fn watch_produced(
         self: &Arc<Self>,
         tasks: &mut JoinSet<()>,
-        scope: &(String, Option<String>),
+        scope: &Scope,
         resource: &ApiResource,
         store: &Arc<Store<Live>>,
     ) {
@@ -161,7 +154,7 @@ impl Operator {
             scope,
             &resource.kind,
             store,
-            self.dynamic(scope, resource),
+            scope.dynamic(&self.client, resource),
             config,
             move |object: &DynamicObject| Live::read(&group, &kind, &object.metadata, &object.data),
             move |change| this.object_changed(change),
@@ -169,12 +162,7 @@ impl Operator {
     }
 
     /// Watches a kind that is not served by every cluster, from when it is served.
-    pub(super) async fn watch_when_served(
-        self: Arc<Self>,
-        group: String,
-        kind: String,
-        scopes: Vec<(String, Option<String>)>,
-    ) {
+    pub(super) async fn watch_when_served(self: Arc<Self>, group: String, kind: String, scopes: Vec<Scope>) {
         let mut tick = tokio::time::interval(Duration::from_secs(30));
         let resource = loop {
             tick.tick().await;
@@ -188,31 +176,13 @@ impl Operator {
                 break resource;
             }
         };
-        let store = Arc::new(Store::new(scopes.iter().map(|(name, _)| name.clone())));
+        let store = Arc::new(Store::new(names(&scopes)));
         self.world.add_produced((group, kind), store.clone());
         let mut tasks = JoinSet::new();
         for scope in &scopes {
             self.watch_produced(&mut tasks, scope, &resource, &store);
         }
         while tasks.join_next().await.is_some() {}
-    }
-
-    pub(super) fn api<K>(&self, scope: &(String, Option<String>)) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + std::fmt::Debug,
-        K::DynamicType: Default,
-    {
-        match &scope.1 {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        }
-    }
-
-    pub(super) fn dynamic(&self, scope: &(String, Option<String>), resource: &ApiResource) -> Api<DynamicObject> {
-        match &scope.1 {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
-            None => Api::all_with(self.client.clone(), resource),
-        }
     }
 }
 

@@ -12,11 +12,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{apps::v1::ControllerRevision, core::v1::ConfigMap},
 };
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DynamicObject, ListParams},
-    core::DeserializeGuard,
-};
+use kube::{Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
@@ -31,7 +27,7 @@ use crate::{
     numaflow::{Dependant, Dependants},
     settings::{Defaults, Settings},
     store::{Change, Key, Seen, Store},
-    watch::{definition_scopes, key, scopes},
+    watch::{Scope, definition_scopes, key, names, scopes},
     world::{Decoded, DefinitionsMap, Pinned, World},
 };
 
@@ -55,8 +51,7 @@ impl Knowledge {
     /// Knows what its world is given, and what it reads itself.
     #[must_use]
     pub fn new(client: Client, settings: Settings, metrics: Arc<WebhookMetrics>) -> Self {
-        let names = |scopes: Vec<(String, Option<String>)>| scopes.into_iter().map(|(n, _)| n).collect::<Vec<_>>();
-        let (scopes, definitions) = (names(scopes(&settings)), names(definition_scopes(&settings)));
+        let (scopes, definitions) = (names(&scopes(&settings)), names(&definition_scopes(&settings)));
         let world = World::new(&scopes, &definitions, &settings.operator_namespace, [], Defaults::default());
         let world = Arc::new(world);
         metrics.process().observe(&world);
@@ -78,15 +73,8 @@ impl Knowledge {
         &self.settings
     }
 
-    pub(super) fn api<K>(&self, namespace: Option<&str>) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
-        match namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        }
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     // ---- reads --------------------------------------------------------------------------------------------------
@@ -126,7 +114,7 @@ impl Knowledge {
         };
         let rollouts = async {
             if judgement.doubts(About::Rollouts) {
-                self.once(About::Rollouts, namespace, asked, self.read_rollouts(Some(namespace))).await?;
+                self.once(About::Rollouts, namespace, asked, self.read_rollouts(&Scope::of(namespace))).await?;
             }
             if judgement.doubts(About::AllRollouts) {
                 self.once(About::AllRollouts, "", asked, self.read_all_rollouts()).await?;
@@ -167,20 +155,20 @@ impl Knowledge {
         let labelled =
             |map: &ConfigMap| map.labels().get(LABEL_CONFIG).is_some_and(|value| value == CONFIG_DEFINITIONS);
         let read = |map: &ConfigMap| labelled(map).then(|| DefinitionsMap::read(map));
-        for change in self.refresh(&self.world.config_maps, Some(namespace), &selected, read).await? {
+        for change in self.refresh(&self.world.config_maps, &Scope::of(namespace), &selected, read).await? {
             self.world.catalogue_follows(&change.key);
         }
         Ok(())
     }
 
-    async fn read_rollouts(&self, namespace: Option<&str>) -> Result<(), kube::Error> {
+    async fn read_rollouts(&self, scope: &Scope) -> Result<(), kube::Error> {
         let read = |rollout: &DeserializeGuard<NumaflowControllerRollout>| Some(Decoded::read(rollout));
-        self.refresh(&self.world.rollouts, namespace, &ListParams::default(), read).await.map(drop)
+        self.refresh(&self.world.rollouts, scope, &ListParams::default(), read).await.map(drop)
     }
 
     async fn read_all_rollouts(&self) -> Result<(), kube::Error> {
-        for (_, namespace) in scopes(&self.settings) {
-            self.read_rollouts(namespace.as_deref()).await?;
+        for scope in scopes(&self.settings) {
+            self.read_rollouts(&scope).await?;
         }
         Ok(())
     }
@@ -190,7 +178,7 @@ impl Knowledge {
     async fn refresh<K, T>(
         &self,
         store: &Store<T>,
-        namespace: Option<&str>,
+        scope: &Scope,
         selected: &ListParams,
         read: impl Fn(&K) -> Option<T>,
     ) -> Result<Vec<Change<T>>, kube::Error>
@@ -198,17 +186,17 @@ impl Knowledge {
         K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
         K::DynamicType: Default,
     {
-        let list = self.api::<K>(namespace).list_metadata(selected).await?;
+        let list = scope.api::<K>(&self.client).list_metadata(selected).await?;
         let at = list.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default();
         let listed: Vec<(Key, Seen)> =
             list.items.iter().map(|object| (key(object), Seen::of(&object.metadata))).collect();
         let newer = stream::iter(store.newer_of(&listed)).map(|(namespace, name)| {
-            let api = self.api::<K>(Some(&namespace));
+            let api = Scope::of(&namespace).api::<K>(&self.client);
             async move { api.get_opt(&name).await }
         });
         let read_anew: Vec<K> =
             newer.buffer_unordered(AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await?;
-        let mut changes = store.retain(namespace, at, &listed);
+        let mut changes = store.retain(scope.namespace.as_deref(), at, &listed);
         changes.extend(
             read_anew.iter().filter_map(|object| store.offer(key(object), Seen::of(object.meta()), read(object)?)),
         );
@@ -218,7 +206,7 @@ impl Knowledge {
     /// What a rollout has pinned.
     async fn revisions(&self, namespace: &str, rollout: &str) -> Result<Vec<(String, Arc<Pinned>)>, String> {
         let selected = ListParams::default().labels(&format!("{LABEL_PARENT}={}", label_value(rollout)));
-        let list = self.api::<ControllerRevision>(Some(namespace)).list(&selected).await;
+        let list = Scope::of(namespace).api::<ControllerRevision>(&self.client).list(&selected).await;
         let read = |revision: &ControllerRevision| (revision.name_any(), Arc::new(self.world.read_revision(revision)));
         list.map(|list| list.items.iter().map(read).collect()).map_err(|error| error.to_string())
     }
@@ -227,7 +215,7 @@ impl Knowledge {
     async fn dependants(&self, namespace: &str) -> Result<Dependants, String> {
         let mut dependants = Dependants::default();
         for resource in kinds::NUMAFLOW.iter().filter_map(|(kind, _)| kinds::numaflow(kind)) {
-            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+            let api = Scope::of(namespace).dynamic(&self.client, &resource);
             let list = match api.list_metadata(&ListParams::default()).await {
                 Ok(list) => list.items,
                 Err(kube::Error::Api(status)) if status.code == 404 => continue,

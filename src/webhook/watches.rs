@@ -14,7 +14,7 @@ use super::Knowledge;
 use crate::{
     api::{NumaflowControllerRollout, definitions_selector},
     store::Change,
-    watch::{Scope, definition_scopes, follow, scopes},
+    watch::{definition_scopes, follow, scopes},
     world::{Decoded, DefinitionsMap, World},
 };
 
@@ -34,20 +34,22 @@ impl Watches {
         let (world, listed) = (knowledge.world().clone(), Arc::new(Notify::new()));
         let mut tasks = JoinSet::new();
         for scope in scopes(knowledge.settings()) {
-            let api: Api<DeserializeGuard<NumaflowControllerRollout>> = knowledge.api(scope.1.as_deref());
+            let api: Api<DeserializeGuard<NumaflowControllerRollout>> = scope.api(knowledge.client());
             let watch = move || watcher(api.clone(), watcher::Config::default());
-            let scope = Scope { name: scope.0, namespace: scope.1, what: "NumaflowControllerRollouts".to_owned() };
+            let what = "NumaflowControllerRollouts".to_owned();
             let (store, listed) = (world.rollouts.clone(), listed.clone());
-            tasks.spawn(follow(scope, watch, store, Decoded::read, |_| (), move |_, _| listed.notify_one()));
+            tasks.spawn(follow(scope, what, watch, store, Decoded::read, |_| (), move |_, _| listed.notify_one()));
         }
         for scope in definition_scopes(knowledge.settings()) {
-            let api: Api<ConfigMap> = knowledge.api(scope.1.as_deref());
+            let api: Api<ConfigMap> = scope.api(knowledge.client());
             let watch = move || watcher(api.clone(), watcher::Config::default().labels(&definitions_selector()));
-            let scope = Scope { name: scope.0, namespace: scope.1, what: "definitions ConfigMaps".to_owned() };
+            let what = "definitions ConfigMaps".to_owned();
             let (store, listed) = (world.config_maps.clone(), listed.clone());
             let catalogue = world.clone();
             let changed = move |change: &Change<DefinitionsMap>| catalogue.catalogue_follows(&change.key);
-            tasks.spawn(follow(scope, watch, store, DefinitionsMap::read, changed, move |_, _| listed.notify_one()));
+            tasks.spawn(follow(scope, what, watch, store, DefinitionsMap::read, changed, move |_, _| {
+                listed.notify_one();
+            }));
         }
         Self { world, tasks, listed }
     }
