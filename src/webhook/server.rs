@@ -4,8 +4,8 @@
 //! calls spread over replicas), and it does not repeat a call that it has begun to send. What closes a connection that may
 //! be called on at this moment loses an admission.
 
-mod door;
-mod gate;
+mod limiter;
+mod listener;
 
 use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::{
-    door::{Door, Peer},
-    gate::{Gate, guard, panicked},
+    limiter::{Limiter, limit, panicked},
+    listener::{Listener, Peer},
 };
 use super::{Tls, WebhookMetrics};
 use crate::admission::registration;
@@ -27,16 +27,16 @@ pub struct Limits {
     /// Largest body, in bytes. A review of an update holds the object twice, and each may have the 3 MiB that the API server
     /// takes in a request.
     pub body: usize,
-    /// Longest time for a whole body to come in. The API server sends it at once; one that dribbles holds a seat.
+    /// Longest time for a whole body to come in. The API server sends it at once; one that dribbles holds the room for it.
     pub receive: Duration,
-    /// Longest time from a request to its answer, waiting for a seat included. Less than the `timeoutSeconds` of the
+    /// Longest time from a request to its answer, waiting for its turn included. Less than the `timeoutSeconds` of the
     /// registration, so that the user reads why instead of "context deadline exceeded".
     pub answer: Duration,
     /// Bytes of all bodies together: what is sent beyond that waits to be received.
     pub bodies: usize,
     /// Requests that are worked on at once. The others wait.
-    pub seats: usize,
-    /// Longest wait for a seat. Who gets one in the last moment would have no time left to be answered.
+    pub concurrency: usize,
+    /// Longest wait for its turn. Who gets it in the last moment would have no time left to be answered.
     pub wait: Duration,
     /// Streams of one h2 connection.
     pub streams: u32,
@@ -58,7 +58,7 @@ impl Default for Limits {
             bodies: 64 << 20,
             receive: Duration::from_secs(3),
             answer: Duration::from_secs(registration::TIMEOUT.into()).saturating_sub(Duration::from_secs(2)),
-            seats: 64,
+            concurrency: 64,
             wait: Duration::from_secs(4),
             streams: 100,
             handshake: Duration::from_secs(5),
@@ -68,7 +68,7 @@ impl Default for Limits {
     }
 }
 
-/// Time between no longer letting anybody in and closing the connections that are idle: for those who were let in last, whose
+/// Time between accepting no more connections and closing those that are idle: for those that were accepted last, whose
 /// handshake or first request is on its way.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often an h2 connection is asked whether the other side is still there, and how long it may take to say so.
@@ -89,20 +89,20 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), String> {
     let in_vain = |error: std::io::Error| format!("the webhook cannot be served: {error}");
-    let (door, close) = Door::open(listener).map_err(in_vain)?;
-    let gate = Arc::new(Gate::new(limits, metrics.clone()));
+    let (listener, close) = Listener::open(listener).map_err(in_vain)?;
+    let limiter = Arc::new(Limiter::new(limits, metrics.clone()));
     let app = router
-        // The gate reads bodies, and has a limit of its own with words.
+        // The limiter reads bodies, and has a limit of its own with words.
         .layer(DefaultBodyLimit::disable())
         .layer(CatchPanicLayer::custom(panicked(metrics.clone())))
-        .layer(from_fn_with_state(gate.clone(), guard));
+        .layer(from_fn_with_state(limiter.clone(), limit));
     let handle = Handle::<Peer>::new();
     let acceptor = RustlsAcceptor::new(tls.served())
         .handshake_timeout(limits.handshake)
         // An answer must not wait for the acknowledgement of the packet before it.
         .acceptor(NoDelayAcceptor::new());
     let failures = metrics.clone();
-    let mut server = Server::<Peer>::from_listener(door)
+    let mut server = Server::<Peer>::from_listener(listener)
         .handle(handle.clone())
         .acceptor(acceptor)
         .first_request_timeout(limits.head)
@@ -124,7 +124,7 @@ pub async fn serve(
         metrics.process().end();
         // Whoever calls nevertheless is answered, and told to make his next call on another connection, which by then leads to
         // another replica. So few connections are left, none of them in use, when the rest is closed.
-        gate.send_away();
+        limiter.send_away();
         tracing::info!(drain = ?limits.drain, "the webhook is not ready any more, and answers who has not heard yet");
         tokio::time::sleep(limits.drain).await;
         close.cancel();

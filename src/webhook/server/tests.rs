@@ -170,9 +170,9 @@ async fn c23_a_body_that_is_too_large_is_refused_with_words_and_one_that_is_as_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_dribble_take_no_seat_from_others_and_end() {
+async fn bodies_that_dribble_keep_nobody_else_waiting_and_end() {
     let receive = Duration::from_secs(2);
-    let served = Served::start(Limits { receive, seats: 1, ..Limits::default() });
+    let served = Served::start(Limits { receive, concurrency: 1, ..Limits::default() });
     let mut streams = Vec::new();
     for _ in 0..20 {
         let mut stream = served.caller().connect(served.address).await.unwrap();
@@ -212,9 +212,9 @@ async fn who_does_not_finish_a_handshake_or_the_head_of_a_request_is_disconnecte
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_calls_than_seats_wait_and_are_told_when_that_takes_too_long() {
+async fn more_calls_than_are_answered_at_once_wait_and_are_told_when_that_takes_too_long() {
     let (wait, answer) = (Duration::from_secs(1), Duration::from_secs(2));
-    let served = Served::start(Limits { seats: 2, wait, answer, ..Limits::default() });
+    let served = Served::start(Limits { concurrency: 2, wait, answer, ..Limits::default() });
     let calls: Vec<_> = (0..6).map(|_| served.call("/work", "100")).collect();
     for call in calls {
         assert_eq!(call.await.unwrap(), ok("done"));
@@ -255,7 +255,7 @@ async fn one_connection_has_so_many_streams_at_once_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c23_a_handler_that_panics_is_answered_for_and_the_same_connection_goes_on() {
-    let served = Served::start(Limits { seats: 1, ..Limits::default() });
+    let served = Served::start(Limits { concurrency: 1, ..Limits::default() });
     for connection in [&mut served.h1().await, &mut served.h2().await] {
         let words = "a fault of the webhook kept it from answering; its log says which\n".to_owned();
         assert_eq!(connection.post("/panic", "").await, Ok((StatusCode::INTERNAL_SERVER_ERROR, words)));

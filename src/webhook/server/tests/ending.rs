@@ -48,7 +48,7 @@ async fn who_was_let_in_last_shakes_hands_and_is_answered() {
     // Connected, and nothing said yet.
     let late = TcpStream::connect(address).await.unwrap();
     served.shutdown.cancel();
-    eventually("the door is closed", async || match TcpStream::connect(address).await {
+    eventually("the listener is closed", async || match TcpStream::connect(address).await {
         Ok(_) => Err("open".to_owned()),
         Err(_) => Ok(()),
     })

@@ -1,4 +1,4 @@
-//! What every request passes: a seat, a body of reasonable size, a time limit; and the way out when the process ends.
+//! The limits of every request: how many at once, how large, how long; and the way out when the process ends.
 //!
 //! Own middleware rather than tower-http's limits, whose answers are empty: what is said here is what the user reads.
 
@@ -31,21 +31,21 @@ use crate::{webhook::metrics::Unanswered, words::duration};
 /// read the answer.
 const TOLERATED: usize = 4;
 
-/// The state of the gate.
+/// How much of the limits is in use.
 #[derive(Debug)]
-pub struct Gate {
+pub struct Limiter {
     limits: Limits,
-    seats: Semaphore,
+    in_flight: Semaphore,
     /// Room for bodies, in KiB.
     room: Semaphore,
     ending: AtomicBool,
     metrics: Arc<WebhookMetrics>,
 }
 
-impl Gate {
+impl Limiter {
     pub fn new(limits: Limits, metrics: Arc<WebhookMetrics>) -> Self {
         let room = Semaphore::new(limits.bodies >> 10);
-        Self { limits, seats: Semaphore::new(limits.seats), room, ending: AtomicBool::new(false), metrics }
+        Self { limits, in_flight: Semaphore::new(limits.concurrency), room, ending: AtomicBool::new(false), metrics }
     }
 
     /// From here on, nobody makes two requests on a connection.
@@ -77,12 +77,14 @@ impl Gate {
                 return self.instead(Unanswered::NotReceived, StatusCode::REQUEST_TIMEOUT, words);
             }
         };
-        // Not before: who dribbles takes no seat from others.
-        let Ok(_seat) = timeout_at(deadline.min(Instant::now() + self.limits.wait), self.seats.acquire()).await else {
+        // Not before: a body that dribbles keeps nobody else waiting.
+        let Ok(_in_flight) =
+            timeout_at(deadline.min(Instant::now() + self.limits.wait), self.in_flight.acquire()).await
+        else {
             let words = format!(
                 "{} requests are being answered, as many as this replica takes at once, and none was done within {}; \
                  try again",
-                self.limits.seats,
+                self.limits.concurrency,
                 duration(self.limits.wait),
             );
             return self.instead(Unanswered::Busy, StatusCode::SERVICE_UNAVAILABLE, words);
@@ -129,12 +131,12 @@ enum NotReceived {
     Broken(axum::Error),
 }
 
-/// Middleware: every request passes the gate.
-pub async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+/// Middleware: every request is answered within the limits.
+pub async fn limit(State(limiter): State<Arc<Limiter>>, request: Request, next: Next) -> Response {
     let version = request.version();
     let connection = request.extensions().get::<ConnectionShutdown>().cloned();
-    let mut answer = gate.answer(request, next).await;
-    if gate.ending.load(Ordering::Acquire) {
+    let mut answer = limiter.answer(request, next).await;
+    if limiter.ending.load(Ordering::Acquire) {
         if version < Version::HTTP_2 {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         } else if let Some(connection) = connection {
