@@ -3,28 +3,17 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
-};
-use numaplane::api::{CONFIG_DEFINITIONS, CrdFile, LABEL_CONFIG, NumaflowControllerRollout};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, Client, api::PostParams};
+use numaplane::api::{CONFIG_DEFINITIONS, LABEL_CONFIG, NumaflowControllerRollout};
 use serde_json::json;
 
-use crate::{Result, say};
+use crate::shared::{OPERATOR_NAMESPACE, Result, definition::entries, say};
 
-/// Namespace of the operator: where definitions are, and the Secret with the certificates.
-pub const OPERATOR_NAMESPACE: &str = "numaplane-system";
 /// Rollouts in a namespace.
 const IN_A_NAMESPACE: u32 = 50;
 /// Definitions in a ConfigMap, which holds a megabyte.
 const IN_A_CONFIG_MAP: u32 = 60;
-/// The definition, as Numaflow's own is.
-const DEFINITION: &str = include_str!("../rollouts/definition.yaml");
-
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
@@ -53,23 +42,6 @@ impl Sort {
 pub struct Load {
     client: Client,
     versions: u32,
-}
-
-/// Installs the kinds and waits until they are served.
-pub async fn install(client: &Client, crds: Vec<CrdFile>) -> Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in crds {
-        let name = crd.body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        api.patch(&name, &PatchParams::apply("bench").force(), &Patch::Apply(&crd.body)).await?;
-    }
-    let rollouts: Api<NumaflowControllerRollout> = Api::all(client.clone());
-    for _ in 0..300 {
-        if rollouts.list(&Default::default()).await.is_ok() {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Err("the kinds are not served within 30 s".into())
 }
 
 fn version(n: u32) -> String {
@@ -105,10 +77,10 @@ impl Load {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), OPERATOR_NAMESPACE);
         let all: Vec<u32> = (0..definitions).collect();
         for (n, chunk) in all.chunks(IN_A_CONFIG_MAP as usize).enumerate() {
-            let entries: String = chunk.iter().map(|n| entry(&version(*n))).collect();
+            let versions: Vec<String> = chunk.iter().map(|n| version(*n)).collect();
             let map = serde_json::from_value(json!({
                 "metadata": {"name": format!("definitions-{n}"), "labels": {LABEL_CONFIG: CONFIG_DEFINITIONS}},
-                "data": {"definitions.yaml": format!("controllerDefinitions:\n{entries}")},
+                "data": {"definitions.yaml": entries(&versions)},
             }))?;
             maps.create(&PostParams::default(), &map).await?;
         }
@@ -162,12 +134,6 @@ pub async fn is_refused(client: &Client, sort: Sort) -> bool {
     let Ok(object) = rollout(sort.namespace(), "probe", "9.9.9", "") else { return false };
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     matches!(api.create(&dry_run, &object).await, Err(kube::Error::Api(status)) if status.message.contains("is not defined"))
-}
-
-fn entry(version: &str) -> String {
-    let objects = DEFINITION.replace("__IMAGE__", &format!("registry.invalid/numaflow:v{version}"));
-    let objects: String = objects.lines().map(|line| format!("      {line}\n")).collect();
-    format!("  - version: \"{version}\"\n    fullSpec: |\n{objects}")
 }
 
 /// Times of one sort.

@@ -1,28 +1,21 @@
 //! The benchmark of admission: how long the API server takes for a write with the webhook, with one that admits everything, and
 //! with none. Run it with `make bench-admission`; docs/performance.md says what the figures mean.
 
-#[path = "../rollouts/control_plane.rs"]
-#[allow(dead_code)] // the other benchmark uses the rest
-mod control_plane;
 mod load;
-#[path = "../rollouts/process.rs"]
+#[path = "../shared/mod.rs"]
 #[allow(dead_code)] // the other benchmark uses the rest
-mod process;
+mod shared;
 mod webhooks;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use numaplane::api::crds;
 
 use self::{
-    control_plane::ControlPlane,
     load::{Figures, Load},
+    shared::{Result, control_plane::ControlPlane, kinds, process, say},
     webhooks::{AdmitAll, Product},
 };
-
-/// Whatever goes wrong ends the run with its words.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Measures how long a write takes with the webhook, with one that admits everything, and with none.
 #[derive(Debug, Parser)]
@@ -50,7 +43,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
+    match shared::run(args.keep, async |folder| measure(&args, folder).await) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("admission: {error}");
@@ -59,27 +52,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| "another TLS provider is installed already")?;
-    let folder = tempfile::Builder::new().prefix("numaplane-bench-").disable_cleanup(args.keep).tempdir()?;
-    if args.keep {
-        say(&format!("logs stay in {}", folder.path().display()));
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            measured = measure(args, folder.path()) => measured,
-            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-        }
-    })
-}
-
 async fn measure(args: &Args, folder: &std::path::Path) -> Result<()> {
     let plane = ControlPlane::start(folder, args.keep).await?;
     let client = plane.admin().await?;
-    load::install(&client, crds()).await?;
+    kinds::install(&client, Vec::new()).await?;
     let load = Load::make(&client, args.definitions, args.rollouts).await?;
     let product = Product::start(&client, &args.webhook, &plane, folder).await?;
     let admit_all = AdmitAll::start(&client).await?;
@@ -105,9 +81,4 @@ async fn measure(args: &Args, folder: &std::path::Path) -> Result<()> {
     println!("the webhook: {}", product.cost()?);
     drop(admit_all);
     Ok(())
-}
-
-/// A line of progress.
-fn say(words: &str) {
-    println!("-- {words}");
 }

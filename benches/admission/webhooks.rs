@@ -2,8 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command},
     sync::atomic::{AtomicU64, Ordering},
@@ -20,7 +19,10 @@ use kube::{
 use numaplane::admission::registration::{self, Address, Target};
 use serde_json::{Value, json};
 
-use crate::{Result, control_plane::ControlPlane, load, process, say};
+use crate::{
+    load,
+    shared::{OPERATOR_NAMESPACE, Result, admin, control_plane::ControlPlane, process, say, until},
+};
 
 /// How long a webhook may take until it is asked.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -36,7 +38,7 @@ pub struct Product {
 impl Product {
     /// Starts it, registers it for the namespace of its writes, and waits until it is asked.
     pub async fn start(client: &Client, program: &Path, plane: &ControlPlane, folder: &Path) -> Result<Self> {
-        let (address, admin) = (free()?, free()?);
+        let (address, admin) = (admin::free()?, admin::free()?);
         let url = format!("https://{address}");
         let mut configuration = registration::configuration(&at(url));
         only_in(&mut configuration, load::Sort::Product.namespace());
@@ -44,7 +46,7 @@ impl Product {
         let log = File::create(folder.join("webhook.log"))?;
         let began = Instant::now();
         let child = Command::new(program)
-            .args(["webhook", "--namespace", load::OPERATOR_NAMESPACE, "--address", &address.to_string()])
+            .args(["webhook", "--namespace", OPERATOR_NAMESPACE, "--address", &address.to_string()])
             .args(["--admin-address", &admin.to_string(), "--dns-name", "127.0.0.1"])
             .env("KUBECONFIG", plane.recorded_user())
             .stdout(log.try_clone()?)
@@ -53,7 +55,7 @@ impl Product {
             .map_err(|error| format!("{}: {error}", program.display()))?;
         plane.record("webhook", child.id())?;
         let mut product = Self { child, admin, used: 0.0 };
-        while get(product.admin, "/readyz").is_err() {
+        while admin::get(product.admin, "/readyz").is_err() {
             if began.elapsed() > PATIENCE {
                 return Err(format!("the webhook is not ready, see webhook.log in {}", folder.display()).into());
             }
@@ -69,7 +71,7 @@ impl Product {
     pub fn cost(&self) -> Result<String> {
         let used = process::cpu_seconds(self.child.id())? - self.used;
         let memory = process::memory(self.child.id())?;
-        let text = get(self.admin, "/metrics")?;
+        let text = admin::get(self.admin, "/metrics")?;
         let line = |name: &str| -> f64 {
             let lines = text.lines().filter(|line| line.starts_with(name));
             lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
@@ -161,30 +163,7 @@ async fn apply(client: &Client, configuration: &ValidatingWebhookConfiguration) 
 
 /// Waits until the API server asks whoever is registered for the writes of a sort. `is_so` sees whether a write was refused.
 async fn asked(client: &Client, sort: load::Sort, is_so: impl Fn(bool) -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !is_so(load::is_refused(client, sort).await) {
-        if began.elapsed() > PATIENCE {
-            return Err("the API server does not ask the webhook".into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
-}
-
-fn free() -> Result<SocketAddr> {
-    // Free a moment ago, which is as good as it gets.
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
-/// What is served at a path, with status 200.
-fn get(address: SocketAddr, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or("half an answer")?;
-    if head.split(' ').nth(1) == Some("200") { Ok(body.to_owned()) } else { Err(head.to_owned().into()) }
+    until("the API server to ask the webhook", async || Ok(is_so(load::is_refused(client, sort).await))).await
 }
 
 fn at(url: String) -> Target {

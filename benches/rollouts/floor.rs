@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{Result, control_plane, phases::Cpu, sample};
+use crate::{Result, phases::Cpu, sample, shared::control_plane};
 
 /// Manager of the fields that it applies.
 const MANAGER: &str = "floor";

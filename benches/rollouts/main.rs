@@ -5,22 +5,21 @@
 #![allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
 mod audit;
-mod control_plane;
 mod floor;
 mod operator;
 mod phases;
-mod process;
 mod report;
 mod sample;
 mod seen;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use numaplane::api::Wait;
 
-/// Whatever goes wrong ends the run with its words.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use self::shared::{Result, say};
 
 /// Measures the operator with many rollouts at once, and a bare client with the same objects.
 #[derive(Debug, Parser)]
@@ -62,36 +61,15 @@ fn duration(text: &str) -> std::result::Result<Duration, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
+    let measured = shared::run(args.keep, async |folder| {
+        print!("{}", report::table(&phases::all(&args, folder).await?, &args));
+        Ok(())
+    });
+    match measured {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rollouts: {error}");
             ExitCode::FAILURE
         }
     }
-}
-
-fn run(args: &Args) -> Result<()> {
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| "another TLS provider is installed already")?;
-    let folder = tempfile::Builder::new().prefix("numaplane-bench-").disable_cleanup(args.keep).tempdir()?;
-    if args.keep {
-        say(&format!("logs stay in {}", folder.path().display()));
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            measured = phases::all(args, folder.path()) => {
-                print!("{}", report::table(&measured?, args));
-                Ok(())
-            }
-            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-        }
-    })
-}
-
-/// A line of progress.
-fn say(words: &str) {
-    println!("-- {words}");
 }

@@ -2,14 +2,16 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
     time::{Duration, Instant},
 };
 
-use crate::{Args, Result, control_plane::ControlPlane, process, sample};
+use crate::{
+    Args, Result,
+    shared::{OPERATOR_NAMESPACE, admin, control_plane::ControlPlane, process},
+};
 
 /// How long the operator may take to end; what the benchmark waits for before it gives up on it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -25,13 +27,12 @@ pub struct Operator {
 impl Operator {
     /// Starts it; its log goes on in `folder`.
     pub fn start(args: &Args, plane: &ControlPlane, folder: &Path) -> Result<Self> {
-        // Free a moment ago, which is as good as it gets.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = admin::free()?;
         let log = folder.join("operator.log");
         let file = File::options().create(true).append(true).open(&log)?;
         let started = Instant::now();
         let child = Command::new(&args.operator)
-            .args(["controller", "--namespace", sample::OPERATOR_NAMESPACE])
+            .args(["controller", "--namespace", OPERATOR_NAMESPACE])
             .args(["--admin-address", &address.to_string(), "--workers", &args.workers.to_string()])
             .env("KUBECONFIG", plane.recorded_user())
             .stdout(file.try_clone()?)
@@ -59,7 +60,7 @@ impl Operator {
     /// Waits until it says that it is ready; the time since its start.
     pub async fn ready(&mut self, timeout: Duration) -> Result<Duration> {
         loop {
-            if self.get("/readyz").is_ok() {
+            if admin::get(self.address, "/readyz").is_ok() {
                 return Ok(self.started.elapsed());
             }
             self.wait(timeout, "is not ready").await?;
@@ -87,7 +88,7 @@ impl Operator {
 
     /// Turns of rollouts since its start, by outcome.
     pub fn turns(&self) -> Result<Turns> {
-        let text = self.get("/metrics")?;
+        let text = admin::get(self.address, "/metrics")?;
         let lines = text.lines().filter_map(|line| {
             let rest = line.strip_prefix("numaplane_reconciles_total{")?;
             let (labels, value) = rest.rsplit_once("} ")?;
@@ -97,17 +98,6 @@ impl Operator {
             Some((outcome.to_owned(), value.trim().parse::<f64>().ok()? as u64))
         });
         Ok(Turns(lines.collect()))
-    }
-
-    /// What is served at a path of its admin address, with status 200.
-    fn get(&self, path: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("half an answer")?;
-        if head.split(' ').nth(1) == Some("200") { Ok(body.to_owned()) } else { Err(head.to_owned().into()) }
     }
 
     /// Asks it to end; the time it took and how it ended, or `None` if it had to be killed.

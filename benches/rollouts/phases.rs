@@ -11,18 +11,23 @@ use kube::{
     Api, Client,
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     Args, Result,
     audit::{Audit, Counts},
-    control_plane::ControlPlane,
     floor::{Beside, Floor, Time, Times},
     operator::{Operator, Turns},
-    process::{self, Memory},
     sample::{self, VERSIONS},
     say,
     seen::{Goal, Seen, Watches},
+    shared::{
+        OPERATOR_NAMESPACE,
+        control_plane::ControlPlane,
+        kinds::{self, resource},
+        process::{self, Memory},
+        until,
+    },
 };
 
 /// How many requests this program has under way when it prepares and asks.
@@ -153,16 +158,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     async fn new(args: &'a Args, folder: &'a Path, plane: &'a ControlPlane) -> Result<Self> {
         let admin = plane.admin().await?;
-        let crds =
-            sample::resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
-        let crds = Api::<DynamicObject>::all_with(admin.clone(), &crds);
-        let mut names = Vec::new();
-        for crd in own_kinds()?.into_iter().chain(sample::numaflow_kinds()) {
-            names.push(apply(&crds, &crd).await?);
-        }
-        for name in names {
-            established(&crds, &name).await?;
-        }
+        kinds::install(&admin, sample::numaflow_kinds()).await?;
         let watches = Seen::watch(&admin);
         Ok(Self { args, folder, plane, admin, watches })
     }
@@ -170,12 +166,11 @@ impl<'a> Bench<'a> {
     /// Everything that the operator is measured at.
     async fn with_operator(&self) -> Result<Measured> {
         let namespaces = self.namespaces("bench", usize::from(self.args.namespaces)).await?;
-        self.create_namespaces(&[sample::OPERATOR_NAMESPACE.to_owned()]).await?;
-        let config_maps = sample::resource("", "v1", "ConfigMap", "configmaps");
-        let config_maps =
-            Api::<DynamicObject>::namespaced_with(self.admin.clone(), sample::OPERATOR_NAMESPACE, &config_maps);
+        self.create_namespaces(&[OPERATOR_NAMESPACE.to_owned()]).await?;
+        let config_maps = resource("", "v1", "ConfigMap", "configmaps");
+        let config_maps = Api::<DynamicObject>::namespaced_with(self.admin.clone(), OPERATOR_NAMESPACE, &config_maps);
         for version in VERSIONS {
-            apply(&config_maps, &sample::definitions(version)).await?;
+            kinds::apply(&config_maps, &sample::definitions(version)).await?;
         }
         let mut audit = Audit::new(self.plane.audit_log())?;
 
@@ -338,8 +333,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn create_namespaces(&self, names: &[String]) -> Result<()> {
-        let resource = sample::resource("", "v1", "Namespace", "namespaces");
-        let api = Api::<DynamicObject>::all_with(self.admin.clone(), &resource);
+        let api = Api::<DynamicObject>::all_with(self.admin.clone(), &resource("", "v1", "Namespace", "namespaces"));
         self.in_each(names, async |name| {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             api.create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
@@ -349,7 +343,7 @@ impl<'a> Bench<'a> {
         for (kind, plural, name) in
             [("ServiceAccount", "serviceaccounts", "default"), ("ConfigMap", "configmaps", "kube-root-ca.crt")]
         {
-            let api = Api::<DynamicObject>::all_with(self.admin.clone(), &sample::resource("", "v1", kind, plural));
+            let api = Api::<DynamicObject>::all_with(self.admin.clone(), &resource("", "v1", kind, plural));
             let only = ListParams::default().fields(&format!("metadata.name={name}"));
             until(&format!("{kind}/{name} in every namespace"), async || {
                 let there = api.list_metadata(&only).await?.items;
@@ -363,42 +357,4 @@ impl<'a> Bench<'a> {
     async fn in_each<'n>(&self, namespaces: &'n [String], work: impl AsyncFn(&'n str) -> Result<()>) -> Result<()> {
         stream::iter(namespaces).map(|n| work(n)).buffer_unordered(AT_ONCE).try_collect().await
     }
-}
-
-/// The kinds of this project, from `crds/`.
-fn own_kinds() -> Result<Vec<Value>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
-    let mut kinds = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        kinds.push(serde_saphyr::from_str(&std::fs::read_to_string(entry?.path())?)?);
-    }
-    Ok(kinds)
-}
-
-/// Applies an object and returns its name.
-async fn apply(api: &Api<DynamicObject>, object: &Value) -> Result<String> {
-    let name = object["metadata"]["name"].as_str().ok_or("an object without a name")?;
-    api.patch(name, &PatchParams::apply("bench").force(), &Patch::Apply(object)).await?;
-    Ok(name.to_owned())
-}
-
-async fn established(crds: &Api<DynamicObject>, name: &str) -> Result<()> {
-    until(&format!("kind {name}"), async || {
-        let crd = crds.get(name).await?;
-        let conditions = crd.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        Ok(conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
-    })
-    .await
-}
-
-/// Waits for something that takes a moment.
-async fn until(what: &str, there: impl AsyncFn() -> Result<bool>) -> Result<()> {
-    let began = Instant::now();
-    while !there().await? {
-        if began.elapsed() > Duration::from_mins(2) {
-            return Err(format!("still waiting for {what}").into());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Ok(())
 }

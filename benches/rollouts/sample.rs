@@ -1,28 +1,18 @@
 //! What is installed: definitions of six objects in two versions, and the kinds that the API server has to know.
 
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::Result;
+use crate::shared::{
+    OPERATOR_NAMESPACE, Result,
+    definition::{entries, text},
+    kinds::resource,
+};
 
-/// Namespace of the operator.
-pub const OPERATOR_NAMESPACE: &str = "numaplane-system";
 /// The two versions.
 pub const VERSIONS: [&str; 2] = ["1.8.0", "1.8.1"];
 /// Name of the Deployment of a definition.
 pub const DEPLOYMENT: &str = "numaflow-controller";
-
-const DEFINITION: &str = include_str!("definition.yaml");
-
-/// Image of a version.
-pub fn image(version: &str) -> String {
-    format!("registry.example/numaflow:v{version}")
-}
-
-/// Objects of a version as text, for every instance.
-fn text(version: &str) -> String {
-    DEFINITION.replace("__IMAGE__", &image(version))
-}
 
 /// Size of a definition in bytes.
 pub fn size() -> usize {
@@ -31,7 +21,6 @@ pub fn size() -> usize {
 
 /// The ConfigMap that defines a version.
 pub fn definitions(version: &str) -> Value {
-    let indented: Vec<String> = text(version).lines().map(|line| format!("      {line}")).collect();
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -40,10 +29,7 @@ pub fn definitions(version: &str) -> Value {
             "namespace": OPERATOR_NAMESPACE,
             "labels": {"numaplane.numaproj.io/config": "numaflow-controller-definitions"},
         },
-        "data": {
-            "controller_definitions.yaml":
-                format!("controllerDefinitions:\n  - version: \"{version}\"\n    fullSpec: |\n{}\n", indented.join("\n")),
-        },
+        "data": {"controller_definitions.yaml": entries(&[version.to_owned()])},
     })
 }
 
@@ -110,11 +96,6 @@ pub fn rollouts() -> ApiResource {
 /// Where the children of rollouts live.
 pub fn controllers() -> ApiResource {
     resource("numaplane.numaproj.io", "v1alpha1", "NumaflowController", "numaflowcontrollers")
-}
-
-/// A kind in the API.
-pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 /// Where the kind of one of the sample's objects lives.

@@ -19,7 +19,10 @@ use kube::{
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::{Result, sample, say};
+use crate::{
+    Result, sample, say,
+    shared::{definition::image, kinds::resource},
+};
 
 /// How often the goals of a phase are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -88,7 +91,7 @@ impl Goal {
     fn reached(self, state: &State, namespace: &str) -> bool {
         match self {
             Self::Rolled(version) => {
-                state.deployments.get(namespace).is_some_and(|d| d.rolled && d.image == sample::image(version))
+                state.deployments.get(namespace).is_some_and(|d| d.rolled && d.image == image(version))
             }
             Self::Deployed(version) => {
                 let says = |r: &Rollout| r.phase == "Deployed" && r.current && r.healthy && r.promoted == version;
@@ -112,7 +115,7 @@ impl Seen {
                 None => state.rollouts.remove(&namespace),
             };
         }));
-        let deployments = sample::resource("apps", "v1", "Deployment", "deployments");
+        let deployments = resource("apps", "v1", "Deployment", "deployments");
         let deployments = Api::<DynamicObject>::all_with(client.clone(), &deployments);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", sample::DEPLOYMENT));
         let this = seen.clone();

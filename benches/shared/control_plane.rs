@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{Result, process};
+use super::{Result, process};
 
 /// A running control plane.
 pub struct ControlPlane {

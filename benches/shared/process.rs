@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::Result;
+use super::Result;
 
 /// Clock ticks a second in /proc: 100 wherever Linux runs, as far as programs can see.
 const TICKS: f64 = 100.0;
