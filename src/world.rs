@@ -201,6 +201,8 @@ pub struct World {
     pub changes_configs: Arc<Store<ChangesConfig>>,
     /// Which changes need what.
     pub rulebook: RwLock<Rulebook>,
+    /// The definitions ConfigMaps as the catalogue has them.
+    followed: Mutex<BTreeMap<Key, Arc<DefinitionsMap>>>,
     /// Whether only some namespaces are served.
     scoped: bool,
     produced: RwLock<BTreeMap<GroupKind, Arc<Store<Live>>>>,
@@ -254,6 +256,7 @@ impl World {
             mono_vertices: Arc::new(Store::new(names())),
             config_maps: Arc::new(Store::new(definitions.iter().cloned())),
             catalogue: RwLock::new(Catalogue::new()),
+            followed: Mutex::default(),
             namespace_configs: Arc::new(Store::new(names())),
             fallbacks: RwLock::new(Fallbacks::new(built_in)),
             changes_configs: Arc::new(Store::new([own.to_owned()])),
@@ -349,12 +352,35 @@ impl World {
 
     /// Has the catalogue say what a definitions ConfigMap says now. Whoever comes last has seen what is stored last, so that
     /// those who feed the store need not wait for each other.
-    pub fn catalogue_follows(&self, (namespace, name): &Key) {
+    pub fn catalogue_follows(&self, key: &Key) {
+        self.follow(key, &mut self.followed.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Has the catalogue say what all definitions ConfigMaps of a namespace say now: who else feeds the store may have brought
+    /// one there, and not yet here.
+    pub fn catalogue_catches_up(&self, namespace: &str) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = self.config_maps.in_namespace(namespace).into_iter().map(|(name, _)| (namespace.to_owned(), name));
+        let gone = followed.keys().filter(|key| key.0 == namespace).cloned();
+        for key in stored.chain(gone).collect::<BTreeSet<Key>>() {
+            self.follow(&key, &mut followed);
+        }
+    }
+
+    fn follow(&self, key: &Key, followed: &mut BTreeMap<Key, Arc<DefinitionsMap>>) {
+        let (namespace, name) = key;
+        let stored = self.config_maps.get(namespace, name);
+        if stored.as_ref().map(Arc::as_ptr) == followed.get(key).map(Arc::as_ptr) {
+            return;
+        }
         let mut catalogue = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
-        match self.config_maps.get(namespace, name) {
-            Some(map) => catalogue.set(namespace, name, map.parsed.clone()),
-            None => catalogue.remove(namespace, name),
-        };
+        if let Some(map) = stored {
+            catalogue.set(namespace, name, map.parsed.clone());
+            followed.insert(key.clone(), map);
+        } else {
+            catalogue.remove(namespace, name);
+            followed.remove(key);
+        }
     }
 
     /// Notes that a namespace which is being deleted had rollouts in it.

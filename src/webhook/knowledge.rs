@@ -26,7 +26,7 @@ use crate::{
     kinds,
     numaflow::{Dependant, Dependants},
     settings::{Defaults, Settings},
-    store::{Change, Key, Seen, Store},
+    store::{Key, Seen, Store},
     watch::{Scope, definition_scopes, key, names, scopes},
     world::{Decoded, DefinitionsMap, Pinned, World},
 };
@@ -155,15 +155,15 @@ impl Knowledge {
         let labelled =
             |map: &ConfigMap| map.labels().get(LABEL_CONFIG).is_some_and(|value| value == CONFIG_DEFINITIONS);
         let read = |map: &ConfigMap| labelled(map).then(|| DefinitionsMap::read(map));
-        for change in self.refresh(&self.world.config_maps, &Scope::of(namespace), &selected, read).await? {
-            self.world.catalogue_follows(&change.key);
-        }
+        self.refresh(&self.world.config_maps, &Scope::of(namespace), &selected, read).await?;
+        // Not only of what was new to this read: a watch may have been faster, and not be through with it.
+        self.world.catalogue_catches_up(namespace);
         Ok(())
     }
 
     async fn read_rollouts(&self, scope: &Scope) -> Result<(), kube::Error> {
         let read = |rollout: &DeserializeGuard<NumaflowControllerRollout>| Some(Decoded::read(rollout));
-        self.refresh(&self.world.rollouts, scope, &ListParams::default(), read).await.map(drop)
+        self.refresh(&self.world.rollouts, scope, &ListParams::default(), read).await
     }
 
     async fn read_all_rollouts(&self) -> Result<(), kube::Error> {
@@ -181,7 +181,7 @@ impl Knowledge {
         scope: &Scope,
         selected: &ListParams,
         read: impl Fn(&K) -> Option<T>,
-    ) -> Result<Vec<Change<T>>, kube::Error>
+    ) -> Result<(), kube::Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
         K::DynamicType: Default,
@@ -196,11 +196,13 @@ impl Knowledge {
         });
         let read_anew: Vec<K> =
             newer.buffer_unordered(AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await?;
-        let mut changes = store.retain(scope.namespace.as_deref(), at, &listed);
-        changes.extend(
-            read_anew.iter().filter_map(|object| store.offer(key(object), Seen::of(object.meta()), read(object)?)),
-        );
-        Ok(changes)
+        store.retain(scope.namespace.as_deref(), at, &listed);
+        for object in &read_anew {
+            if let Some(value) = read(object) {
+                store.offer(key(object), Seen::of(object.meta()), value);
+            }
+        }
+        Ok(())
     }
 
     /// What a rollout has pinned.

@@ -194,6 +194,23 @@ async fn c02_what_was_removed_a_moment_ago_stands_in_the_way_of_nothing() {
     assert_eq!(scene.ask(create("1")).await, (String::new(), Vec::new()));
 }
 
+#[tokio::test]
+async fn c02_a_version_that_a_watch_is_bringing_at_this_moment_is_admitted() {
+    let scene = Scene::new();
+    scene.server.put(definitions("defs", &[("1", "a")]));
+    scene.server.put(definitions("other", &[("1", "a")]));
+    scene.seen();
+    scene.server.put(definitions("defs", &[("1", "b"), ("9", "b")]));
+    scene.server.delete("ConfigMap", "other");
+    // A watch has brought both to the store, and not yet to the catalogue.
+    let config_maps = &scene.knowledge.world().config_maps;
+    let map: ConfigMap = serde_json::from_value(scene.server.all().remove(0)).unwrap();
+    config_maps.offer(key(&map), Seen::of(&map.metadata), DefinitionsMap::read(&map)).expect("it is newer");
+    config_maps.forget(&("ops".to_owned(), "other".to_owned()), &Seen::for_good("uid-other")).expect("it was there");
+    assert_eq!(scene.ask(create("9")).await, (String::new(), Vec::new()));
+    assert_eq!(scene.ask(create("1")).await, (String::new(), Vec::new()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_misses_at_the_same_time_shares_a_read() {
     let scene = Arc::new(Scene::new());
