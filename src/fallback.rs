@@ -3,7 +3,11 @@
 
 mod parse;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    time::Duration,
+};
 
 pub use self::parse::{parse_config_map, parse_file};
 use crate::{
@@ -226,7 +230,8 @@ impl Fallbacks {
                          (nothing of this one is in use)"
                     ));
                 }
-                let fresh = texts.iter().filter(|text| !known.told.contains(text));
+                let told: HashSet<&String> = known.told.iter().collect();
+                let fresh = texts.iter().filter(|text| !told.contains(text));
                 notices.extend(fresh.map(|text| Notice {
                     name: name.clone(),
                     uid: known.uid.clone(),

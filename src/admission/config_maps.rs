@@ -5,7 +5,7 @@
 //! that two ConfigMaps define differently. The latter is a state that one passes through when a definition moves from one
 //! ConfigMap to another, in whichever order they are applied, and takes nothing away from what runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::admission::Operation;
@@ -15,7 +15,7 @@ use super::{About, Judgement, User, View, review::Review, rollouts::decode};
 use crate::{
     api::{CONFIG_CHANGES, CONFIG_DEFINITIONS, CONFIG_NAMESPACE, LABEL_CONFIG},
     changes,
-    definitions::{Catalogue, Lookup, Parsed, Saying, nearest, parse_config_map},
+    definitions::{Catalogue, Located, Lookup, Parsed, Saying, nearest, parse_config_map},
     fallback::{self, Fault},
     settings::Settings,
     valid::Finding,
@@ -169,10 +169,10 @@ fn field(key: &str) -> String {
 
 /// Versions that one ConfigMap defines more than once with different content: nobody could use them.
 fn contradictions(parsed: &Parsed) -> impl Iterator<Item = (Finding, Mark)> {
-    let definitions = parsed.definitions.iter().enumerate();
-    definitions.filter_map(|(n, located)| {
+    let mut defined: HashMap<&str, &Located> = HashMap::new();
+    parsed.definitions.iter().filter_map(move |located| {
         let version = &located.definition.version;
-        let first = parsed.definitions[..n].iter().find(|first| first.definition.version == *version)?;
+        let first = *defined.entry(version).or_insert(located);
         if first.says_the_same(located) {
             return None;
         }
@@ -222,11 +222,14 @@ fn unread(new: &Map, review: &Review, settings: &Settings) -> Vec<String> {
 
 /// Refuses what is wrong now and was not before.
 fn ratchet(now: Vec<(Finding, Mark)>, before: Vec<(Finding, Mark)>, judgement: &mut Judgement) {
-    let mut before: Vec<Mark> = before.into_iter().map(|(_, mark)| mark).collect();
+    let mut known: HashMap<Mark, usize> = HashMap::new();
+    for (_, mark) in before {
+        *known.entry(mark).or_default() += 1;
+    }
     for (finding, mark) in now {
-        match before.iter().position(|known| *known == mark) {
-            Some(known) => {
-                before.swap_remove(known);
+        match known.get_mut(&mark).filter(|left| **left > 0) {
+            Some(left) => {
+                *left -= 1;
                 judgement.warn(format!("not usable, as before: {finding}"));
             }
             None => judgement.violations.push(finding),
@@ -254,9 +257,16 @@ fn consequences(new: Parsed, old: Parsed, review: &Review, known: &View<'_>, jud
     }
     let own = namespace == settings.operator_namespace;
     let users = known.users((!own).then_some(namespace));
+    let mut using: HashMap<&str, Vec<&User>> = HashMap::new();
+    for user in &users {
+        using.entry(&user.wanted).or_default().push(user);
+        if user.promoted != user.wanted {
+            using.entry(&user.promoted).or_default().push(user);
+        }
+    }
     let mut fates: BTreeMap<(&String, Fate), Vec<String>> = BTreeMap::new();
     for version in changed {
-        for user in users.iter().filter(|user| user.wanted == *version || user.promoted == *version) {
+        for user in using.get(version.as_str()).into_iter().flatten() {
             if let Some(fate) = Fate::of(user, version, &before, &after, settings) {
                 fates.entry((version, fate)).or_default().push(format!("{}/{}", user.namespace, user.name));
             }

@@ -1,7 +1,7 @@
 //! The list of entries in a ConfigMap value, read so that whatever is wrong with an entry stays with that entry: every
 //! shape is accepted here, with its line, and judged one by one later. Configuration is read in the same shapes.
 
-use std::{fmt, marker::PhantomData};
+use std::{collections::HashSet, fmt, marker::PhantomData};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Spanned, options::DuplicateKeyPolicy, options::NonFiniteFloatPolicy};
@@ -125,15 +125,16 @@ pub(crate) struct Keyed<'n> {
 /// What it is instead of a map.
 pub(crate) fn keyed(node: &Node) -> Result<Keyed<'_>, &'static str> {
     let mut keyed = Keyed::default();
+    let mut known = HashSet::new();
     match node {
         Shape::Scalar(Scalar::Nothing) => {}
         Shape::Map(map) => {
             for (key, value) in &map.0 {
                 let (name, line) = (key_name(key), key.referenced.line());
-                if keyed.entries.iter().any(|(known, ..)| *known == name) {
-                    keyed.again.push((name, line));
-                } else {
+                if known.insert(name.clone()) {
                     keyed.entries.push((name, line, &value.value));
+                } else {
+                    keyed.again.push((name, line));
                 }
             }
         }
@@ -299,5 +300,21 @@ impl<'de, S: FromSeq, M: FromMap> Visitor<'de> for AnyShape<S, M> {
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
         M::from_map(entries).map(Shape::Map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_as_large_as_can_be_stored_is_looked_through_in_no_time() {
+        let text: String = (0..100_000).chain([7]).map(|n| format!("key-{n}:\n")).collect();
+        let (_, root) = only_document(&text).unwrap().unwrap();
+        let begun = std::time::Instant::now();
+        let keyed = keyed(&root.value).unwrap();
+        assert_eq!((keyed.entries.len(), keyed.again), (100_000, vec![("key-7".to_owned(), 100_001)]));
+        // In the square of their number it takes a minute; this is many times what it takes without optimisations.
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     }
 }

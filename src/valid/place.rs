@@ -118,6 +118,14 @@ impl<'v> Place<'v> {
     }
 }
 
+/// More characters than any key has that there can be.
+pub(super) const LONGEST: usize = 320;
+
+/// A key in a path, cut where it is longer than any that there can be.
+pub(super) fn shortened(key: &str) -> String {
+    key.chars().take(LONGEST).collect()
+}
+
 /// What a value is, in words.
 pub(super) fn kind_of(value: &Value) -> String {
     match value {

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use super::{Findings, names::nearest, place::Place};
+use super::{
+    Findings,
+    names::nearest,
+    place::{LONGEST, Place, shortened},
+};
 use crate::{
     words::{meant, quoted},
     wrapped::{ISB_SERVICE, MONO_VERTEX, Names, PIPELINE},
@@ -112,13 +116,25 @@ pub(super) fn fields(found: &mut Findings, place: &Place<'_>, known: &[&str]) {
 pub(super) fn templates(found: &mut Findings, names: &Names<'_>, path: &str, value: &Value) {
     walk(value, &mut Vec::new(), &mut |steps, text| {
         if !names.not_filled(text).is_empty() {
-            let path = steps.iter().fold(path.to_owned(), |path, step| match step {
-                Step::Field(field) => format!("{path}.{field}"),
-                Step::Entry(number) => format!("{path}[{number}]"),
-            });
-            template(found, names, &path, text);
+            template(found, names, &path_to(path, steps), text);
         }
     });
+}
+
+/// The path of what lies these steps below a path. Where that is longer than anybody reads, it ends after the step in which it gets
+/// so: names of fields can be as long as a spec, and there may be many texts below each.
+fn path_to(path: &str, steps: &[Step<'_>]) -> String {
+    let mut path = path.to_owned();
+    for step in steps {
+        if path.len() > LONGEST {
+            return path + "…";
+        }
+        path += &match step {
+            Step::Field(field) => format!(".{}", shortened(field)),
+            Step::Entry(number) => format!("[{number}]"),
+        };
+    }
+    path
 }
 
 /// One step into a value.

@@ -3,7 +3,11 @@
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use super::{Findings, place::Place, slips};
+use super::{
+    Findings,
+    place::{Place, shortened},
+    slips,
+};
 use crate::{
     api::{ANNOTATION_INSTANCE, RESERVED_INSTANCE_PREFIX, Raw, TemplateMetadata},
     definitions::is_subdomain,
@@ -89,11 +93,6 @@ pub(super) fn lifecycle<'v>(found: &mut Findings, spec: &Place<'v>) -> Option<Pl
         );
     }
     Some(lifecycle)
-}
-
-/// A key in a path, cut where it is longer than any that there can be.
-fn shortened(key: &str) -> String {
-    key.chars().take(320).collect()
 }
 
 /// Why a text cannot be the name of a label or an annotation.

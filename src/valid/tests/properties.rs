@@ -270,6 +270,7 @@ fn a_spec_as_large_as_can_be_stored_is_looked_at_in_no_time() {
         json!({"vertices": ring, "edges": around}),
         json!({"vertices": (0..60_000).map(|_| json!("{{.pipeline-nam}}")).collect::<Vec<_>>()}),
         json!({"vertices": [(0..60_000).map(|n| (format!("sourc{n}"), json!(n))).collect::<Value>()]}),
+        json!({"k".repeat(500_000): (0..40_000).map(|_| json!("{{.isbsvc-name}}")).collect::<Vec<_>>()}),
     ] {
         let rollout = pipeline("my", &spec);
         let begun = std::time::Instant::now();
