@@ -15,7 +15,7 @@ use super::{About, Judgement, User, View, review::Review, rollouts::decode};
 use crate::{
     api::{CONFIG_CHANGES, CONFIG_DEFINITIONS, CONFIG_NAMESPACE, LABEL_CONFIG},
     changes,
-    definitions::{Catalogue, Located, Lookup, Parsed, Saying, nearest, parse_config_map},
+    definitions::{Catalogue, ConfigMapName, Located, Lookup, Parsed, Saying, nearest, parse_config_map},
     fallback::{self, Fault},
     settings::Settings,
     valid::Finding,
@@ -121,13 +121,14 @@ impl Map {
             let line = fault.line.map(|line| format!("line {line}: ")).unwrap_or_default();
             let key = fault.key.clone().unwrap_or_default();
             let finding = Finding { field: field(&key), message: format!("{line}{}", fault.message) };
-            (finding, mark(&key, None, &fault.message))
+            (finding, Mark { key, version: None, wrong: Wrong::Malformed(fault.message.clone()) })
         };
         match self.meaning.as_deref() {
             Some(CONFIG_DEFINITIONS) => {
                 let malformed = definitions.errors.iter().map(|error| {
                     let finding = Finding { field: field(&error.key), message: error.in_key() };
-                    (finding, mark(&error.key, error.version.as_deref(), &error.message))
+                    let (key, version) = (error.key.clone(), error.version.clone());
+                    (finding, Mark { key, version, wrong: Wrong::Malformed(error.message.clone()) })
                 });
                 malformed.chain(contradictions(definitions)).collect()
             }
@@ -146,21 +147,20 @@ impl Map {
     }
 }
 
-/// What a fault is told by, wherever in its key it stands: key, version, message.
-type Mark = (String, Option<String>, String);
-
-fn mark(key: &str, version: Option<&str>, message: &str) -> Mark {
-    (key.to_owned(), version.map(str::to_owned), without_lines(message))
+/// What a fault is told by, wherever in its key it stands.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Mark {
+    key: String,
+    version: Option<String>,
+    wrong: Wrong,
 }
 
-/// A message without the numbers of lines and columns: those change with what stands before.
-fn without_lines(message: &str) -> String {
-    let mut counted = false;
-    let word = |word: &str| {
-        let number = std::mem::replace(&mut counted, matches!(word, "line" | "column"));
-        if number { word.replace(|c: char| c.is_ascii_digit(), "") } else { word.to_owned() }
-    };
-    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Wrong {
+    /// This is said of it.
+    Malformed(String),
+    /// Its version is defined differently before it.
+    Contradiction,
 }
 
 fn field(key: &str) -> String {
@@ -183,7 +183,8 @@ fn contradictions(parsed: &Parsed) -> impl Iterator<Item = (Finding, Mark)> {
              remove one of the two",
             place.entry, place.line, before.entry, before.line
         );
-        Some((Finding { field: field(&place.key), message }, mark(&place.key, Some(version), "contradiction")))
+        let mark = Mark { key: place.key.clone(), version: Some(version.clone()), wrong: Wrong::Contradiction };
+        Some((Finding { field: field(&place.key), message }, mark))
     })
 }
 
@@ -283,15 +284,15 @@ fn consequences(new: Parsed, old: Parsed, review: &Review, known: &View<'_>, jud
 }
 
 fn ambiguous(after: &Catalogue, namespace: &str, name: &str, version: &str) -> String {
-    let other = match after.lookup(&[namespace], version) {
-        Lookup::Ambiguous { places } => {
-            places.into_iter().find(|place| !place.starts_with(&format!("ConfigMap {namespace}/{name},")))
-        }
-        _ => None,
+    let places = match after.lookup(&[namespace], version) {
+        Lookup::Ambiguous { places } => places,
+        _ => Vec::new(),
     };
+    let own = ConfigMapName { namespace: namespace.to_owned(), name: name.to_owned() };
+    let other = places.iter().find(|place| place.configmap != own);
     format!(
         "version {version:?} is defined differently in {}: nobody can be upgraded to it until one of the two is removed",
-        other.unwrap_or_else(|| "another ConfigMap".to_owned())
+        other.map_or_else(|| "another ConfigMap".to_owned(), ToString::to_string)
     )
 }
 

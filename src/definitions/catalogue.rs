@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    definition::{Definition, EntryError, Located, Parsed},
+    definition::{Definition, EntryError, EntryPlace, Located, Parsed},
     versions,
 };
 
@@ -29,7 +29,7 @@ struct Namespace {
 enum Statement {
     /// The definition, and what is equal for those that say the same.
     Good(Arc<Definition>, String),
-    Ambiguous(Vec<String>),
+    Ambiguous(Vec<EntryPlace>),
     Malformed(EntryError),
 }
 
@@ -49,8 +49,8 @@ pub enum Lookup {
     },
     /// It is defined with different content in these places.
     Ambiguous {
-        /// ConfigMap, key, entry and line of each.
-        places: Vec<String>,
+        /// Where each of them stands.
+        places: Vec<EntryPlace>,
     },
     /// Its only definition is not one.
     Malformed(EntryError),
@@ -219,7 +219,7 @@ impl Statement {
         if sorted.iter().all(|other| other.says_the_same(first)) {
             return Self::Good(first.definition.clone(), first.fingerprint.clone());
         }
-        Self::Ambiguous(sorted.iter().map(|located| located.place.to_string()).collect())
+        Self::Ambiguous(sorted.iter().map(|located| located.place.clone()).collect())
     }
 }
 

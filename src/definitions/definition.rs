@@ -21,11 +21,26 @@ pub struct Definition {
     pub leader_election: Option<bool>,
 }
 
+/// Which ConfigMap; displays as `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name in there.
+    pub name: String,
+}
+
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// Where an entry stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryPlace {
-    /// The ConfigMap as `namespace/name`.
-    pub configmap: String,
+    /// The ConfigMap.
+    pub configmap: ConfigMapName,
     /// The key in its `data`.
     pub key: String,
     /// 1-based number of the entry in the value of that key.
@@ -64,8 +79,8 @@ impl Located {
 /// do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct EntryError {
-    /// The ConfigMap as `namespace/name`.
-    pub configmap: String,
+    /// The ConfigMap.
+    pub configmap: ConfigMapName,
     /// The key in its `data`.
     pub key: String,
     /// 1-based number of the entry; `None` where the trouble is not in one entry.
@@ -74,7 +89,9 @@ pub struct EntryError {
     pub version: Option<String>,
     /// 1-based line in the value of the key.
     pub line: Option<u64>,
-    /// What is wrong and what to do.
+    /// 1-based line of `fullSpec`, where it is not known which line of the value that is.
+    pub spec_line: Option<u64>,
+    /// What is wrong and what to do, without any line: those change with what stands before.
     pub message: String,
 }
 
@@ -86,7 +103,9 @@ impl EntryError {
         let version = self.version.as_ref().map(|version| format!(" (version {version:?})")).unwrap_or_default();
         let line = self.line.map(|line| format!("line {line}")).unwrap_or_default();
         let place: Vec<String> = [entry + &version, line].into_iter().filter(|part| !part.is_empty()).collect();
-        if place.is_empty() { self.message.clone() } else { format!("{}: {}", place.join(", "), self.message) }
+        let place = if place.is_empty() { String::new() } else { place.join(", ") + ": " };
+        let end = self.spec_line.map(|line| format!(" (line {line} of fullSpec)")).unwrap_or_default();
+        format!("{place}{}{end}", self.message)
     }
 }
 

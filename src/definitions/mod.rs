@@ -33,7 +33,7 @@ pub(crate) mod yaml;
 
 pub use catalogue::{Catalogue, Counts, Lookup, Saying};
 pub(crate) use controller_config::isbsvc as isbsvc_settings;
-pub use definition::{Definition, EntryError, EntryPlace, Located, Parsed};
+pub use definition::{ConfigMapName, Definition, EntryError, EntryPlace, Located, Parsed};
 pub use isolate::{Footprint, NotIsolated, isolate};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
 pub use leader::{Leader, leader, lease_of_instance};

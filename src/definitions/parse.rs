@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
 use super::{
-    definition::{Definition, EntryError, EntryPlace, Located, Parsed},
+    definition::{ConfigMapName, Definition, EntryError, EntryPlace, Located, Parsed},
     entries::{self, Entries, Entry, Fields, LIST, Leaf, Scalar, Shape, Skipped, is_objects_own},
     hash,
     objects::{self, DocumentError},
@@ -27,7 +27,7 @@ use super::{
 #[must_use]
 pub fn parse_config_map(namespace: &str, name: &str, data: &BTreeMap<String, String>) -> Parsed {
     let mut parsed = Parsed::default();
-    let configmap = format!("{namespace}/{name}");
+    let configmap = ConfigMapName { namespace: namespace.to_owned(), name: name.to_owned() };
     for (key, value) in data {
         let lines = value.lines().collect();
         Reader { configmap: &configmap, key, value, lines, entries: 0, parsed: &mut parsed }.value();
@@ -37,7 +37,7 @@ pub fn parse_config_map(namespace: &str, name: &str, data: &BTreeMap<String, Str
 
 /// Reads the value of one key.
 struct Reader<'a> {
-    configmap: &'a str,
+    configmap: &'a ConfigMapName,
     key: &'a str,
     value: &'a str,
     /// The lines of the value.
@@ -51,7 +51,19 @@ struct Reader<'a> {
 struct Fault {
     version: Option<String>,
     line: u64,
+    /// Line of `fullSpec`, where that of the value is not known.
+    spec_line: Option<u64>,
     message: String,
+}
+
+impl Fault {
+    fn at(line: u64, message: impl Into<String>) -> Self {
+        Self { version: None, line, spec_line: None, message: message.into() }
+    }
+
+    fn of(self, version: Option<&str>) -> Self {
+        Self { version: version.map(str::to_owned), ..self }
+    }
 }
 
 impl Reader<'_> {
@@ -98,7 +110,7 @@ impl Reader<'_> {
         // A broken value is told by its broken entries, if it can be.
         if readable || self.parsed.errors.len() == known.1 {
             for (line, message) in faults {
-                self.fault(None, None, line, message);
+                self.fault(None, Fault::at(line, message));
             }
         }
     }
@@ -107,7 +119,7 @@ impl Reader<'_> {
         for (n, list) in lists.into_iter().enumerate() {
             let line = document.lines_before + list.referenced.line();
             if n > 0 {
-                self.fault(None, None, line, format!("{LIST} is given twice; move its entries to one list"));
+                self.fault(None, Fault::at(line, format!("{LIST} is given twice; move its entries to one list")));
             }
             match list.value {
                 Shape::Seq(Entries(entries)) => {
@@ -116,7 +128,7 @@ impl Reader<'_> {
                     }
                 }
                 Shape::Scalar(Scalar::Nothing) => {}
-                other => self.fault(None, None, line, format!("{LIST} is {}; it must be a list", other.what())),
+                other => self.fault(None, Fault::at(line, format!("{LIST} is {}; it must be a list", other.what()))),
             }
         }
     }
@@ -146,13 +158,14 @@ impl Reader<'_> {
             };
             self.entries += 1;
             let version = salvage::version(chunk.text).filter(|version| version_fault(version).is_none());
-            self.fault(Some(self.entries), version, chunk.lines_before + line, message);
+            self.fault(Some(self.entries), Fault::at(chunk.lines_before + line, message).of(version.as_deref()));
         }
     }
 
-    fn fault(&mut self, entry: Option<usize>, version: Option<String>, line: u64, message: String) {
-        let (configmap, key) = (self.configmap.to_owned(), self.key.to_owned());
-        self.parsed.errors.push(EntryError { configmap, key, entry, version, line: Some(line), message });
+    fn fault(&mut self, entry: Option<usize>, fault: Fault) {
+        let (configmap, key) = (self.configmap.clone(), self.key.to_owned());
+        let Fault { version, line, spec_line, message } = fault;
+        self.parsed.errors.push(EntryError { configmap, key, entry, version, line: Some(line), spec_line, message });
     }
 
     /// Reads an entry that was found in `source`, which has `before` lines of the value before it.
@@ -161,18 +174,17 @@ impl Reader<'_> {
         let line = before + entry.referenced.line();
         match self.definition(entry.value, line, before, source) {
             Ok((definition, fingerprint)) => {
-                let (configmap, key) = (self.configmap.to_owned(), self.key.to_owned());
+                let (configmap, key) = (self.configmap.clone(), self.key.to_owned());
                 let place = EntryPlace { configmap, key, entry: self.entries, line };
                 self.parsed.definitions.push(Located { definition: Arc::new(definition), place, fingerprint });
             }
-            Err(Fault { version, line, message }) => self.fault(Some(self.entries), version, line, message),
+            Err(fault) => self.fault(Some(self.entries), fault),
         }
     }
 
     fn definition(&self, entry: Entry, line: u64, before: u64, source: &str) -> Result<(Definition, String), Fault> {
-        let nameless = |line, message| Fault { version: None, line, message };
         let Shape::Map(Fields(mut fields)) = entry else {
-            return Err(nameless(
+            return Err(Fault::at(
                 line,
                 format!("the entry is {}; it must be a map with version and fullSpec", entry.what()),
             ));
@@ -190,10 +202,10 @@ impl Reader<'_> {
             |name: &str| fields.iter().position(|(field, _)| field == name).map(|at| fields.swap_remove(at).1);
         let missing = |name| format!("the entry has no {name} (its fields are: {names}); add it");
 
-        let version = take("version").ok_or_else(|| nameless(line, missing("version")))?;
+        let version = take("version").ok_or_else(|| Fault::at(line, missing("version")))?;
         let version_line = before + version.referenced.line();
-        let version = version_text(&version, source).map_err(|message| nameless(version_line, message))?;
-        let fault = |line, message| Fault { version: Some(version.clone()), line, message };
+        let version = version_text(&version, source).map_err(|message| Fault::at(version_line, message))?;
+        let fault = |line, message: String| Fault::at(line, message).of(Some(&version));
         if let Some((line, message)) = twice.or(stray) {
             return Err(fault(line, message));
         }
@@ -213,7 +225,7 @@ impl Reader<'_> {
             let DocumentError { place, .. } = &problem;
             match self.line_in_value(&full_spec, spec_line, place.line) {
                 Some(line) => fault(line, problem.to_string()),
-                None => fault(spec_line, format!("{problem} (line {} of fullSpec)", place.line)),
+                None => Fault { spec_line: Some(place.line), ..fault(spec_line, problem.to_string()) },
             }
         })?;
         Ok((Definition { version, full_spec, isolated, leader_election }, fingerprint))

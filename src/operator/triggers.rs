@@ -1,6 +1,6 @@
 //! From a change in a store to the turns that it calls for.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
@@ -162,7 +162,7 @@ impl Operator {
         for located in change.new.iter().flat_map(|map| &map.parsed.definitions) {
             drop(self.world.intern(located.definition.clone()));
         }
-        let known: Vec<String> =
+        let known: HashSet<String> =
             change.old.iter().flat_map(|map| &map.parsed.errors).map(ToString::to_string).collect();
         for error in change.new.iter().flat_map(|map| &map.parsed.errors) {
             let note = error.to_string();

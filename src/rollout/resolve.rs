@@ -176,7 +176,7 @@ fn describe(lookup: &Lookup, controller: &ControllerSpec, field: &str) -> Unreso
             format!(
                 "version {version:?} is defined more than once with different content, in {}; \
                  remove all but one",
-                places.join(" and ")
+                places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
             ),
         ),
         Lookup::Malformed(error) => (

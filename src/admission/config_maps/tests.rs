@@ -83,6 +83,18 @@ fn c18_an_update_that_mends_one_of_two_passes_and_one_that_breaks_another_does_n
 }
 
 #[test]
+fn what_was_broken_stays_so_wherever_its_lines_go() {
+    let quoted = |text: &str| {
+        let value = format!("controllerDefinitions:\n- version: \"1\"\n  fullSpec: {text:?}\n");
+        map(CONFIG_DEFINITIONS, &value)
+    };
+    let (before, after) = (quoted("a: b\nc: ["), quoted("# a comment\na: b\nc: ["));
+    let (violations, warnings) = Fake::default().said(&asked("ops", Some(&after), Some(&before)));
+    assert_eq!(violations, Vec::<String>::new());
+    assert!(warnings[0].starts_with("not usable, as before: ") && warnings[0].ends_with("(line 3 of fullSpec)"));
+}
+
+#[test]
 fn c18_labels_and_annotations_of_a_broken_one_can_be_changed_and_it_can_be_deleted() {
     let broken = map(CONFIG_DEFINITIONS, BROKEN);
     let mut annotated = broken.clone();
@@ -298,8 +310,14 @@ fn a_config_map_full_of_definitions_is_judged_in_no_time() {
     }
     let found = contradictions(&all).count();
     assert_eq!(found, 1);
-    let faults =
-        || (0..MANY).map(|n| (Finding { field: "data".into(), message: "m".into() }, mark("k", None, &format!("{n}"))));
+    let faults = || {
+        (0..MANY).map(|n| {
+            (
+                Finding { field: "data".into(), message: "m".into() },
+                Mark { key: String::new(), version: None, wrong: Wrong::Malformed(format!("{n}")) },
+            )
+        })
+    };
     let mut judgement = Judgement::default();
     ratchet(faults().collect(), faults().rev().skip(1).collect(), &mut judgement);
     assert_eq!((judgement.violations.len(), judgement.warnings.len()), (1, MANY - 1));

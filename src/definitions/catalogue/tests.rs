@@ -74,7 +74,8 @@ fn a_version_defined_twice_with_different_content_is_refused_by_name() {
     ]);
     let places =
         ["ConfigMap n/a, key \"defs.yaml\", entry 1, line 2", "ConfigMap n/b, key \"defs.yaml\", entry 2, line 8"];
-    assert_eq!(catalogue.lookup(&["n"], "1"), Lookup::Ambiguous { places: places.map(str::to_owned).to_vec() });
+    let Lookup::Ambiguous { places: told } = catalogue.lookup(&["n"], "1") else { panic!("it is used") };
+    assert_eq!(told.iter().map(ToString::to_string).collect::<Vec<_>>(), places);
     assert!(matches!(catalogue.lookup(&["n"], "2"), Lookup::Found(_)));
     assert!(matches!(catalogue.lookup(&["n"], "3"), Lookup::Found(_)));
     assert_eq!(catalogue.counts(), Counts { good: 4, malformed: 0, ambiguous: 1 });

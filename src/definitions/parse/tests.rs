@@ -163,7 +163,7 @@ fn the_line_is_that_of_the_value_wherever_the_text_stands() {
         if line.is_some() {
             assert_eq!(error.line, line, "{spec}: {error}");
         } else {
-            assert!(error.message.ends_with("(line 2 of fullSpec)"), "{spec}: {error}");
+            assert!(error.to_string().ends_with(" (line 2 of fullSpec)"), "{spec}: {error}");
             assert!(error.line == Some(3) || error.line == Some(4), "{spec}: {error}");
         }
     }

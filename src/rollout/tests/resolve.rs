@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     api::NumaflowControllerRollout,
-    definitions::{EntryError, Lookup, parse_config_map},
+    definitions::{ConfigMapName, EntryError, EntryPlace, Lookup, parse_config_map},
     rollout::resolve::{Question, resolve},
 };
 
@@ -59,13 +59,16 @@ fn who_sets_a_version_that_is_not_defined_learns_which_are_and_where_that_stands
 
 #[test]
 fn who_sets_a_version_that_cannot_be_used_learns_why() {
-    let places = ["ConfigMap n/a, entry 1", "ConfigMap n/b, entry 2"].map(str::to_owned).to_vec();
+    let places = [("a", 1, 2), ("b", 2, 8)].map(|(name, entry, line)| {
+        let configmap = ConfigMapName { namespace: "n".to_owned(), name: name.to_owned() };
+        EntryPlace { configmap, key: "k".to_owned(), entry, line }
+    });
     assert_eq!(
-        said(Lookup::Ambiguous { places }, "spec.controller"),
+        said(Lookup::Ambiguous { places: places.to_vec() }, "spec.controller"),
         (
             "DefinitionAmbiguous",
-            "spec.controller.version: version \"1.8.4\" is defined more than once with different content, in ConfigMap n/a, entry 1 \
-             and ConfigMap n/b, entry 2; remove all but one"
+            "spec.controller.version: version \"1.8.4\" is defined more than once with different content, in ConfigMap n/a, key \
+             \"k\", entry 1, line 2 and ConfigMap n/b, key \"k\", entry 2, line 8; remove all but one"
                 .to_owned()
         )
     );
