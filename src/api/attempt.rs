@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wait::Wait;
+use crate::words::quoted;
 
 /// Strategy of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// All of them, in messages.
+    pub const NAMES: &'static str = "progressive, pause-and-drain or no-strategy";
+
     /// The text in spec and status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -34,6 +38,14 @@ impl Strategy {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Progressive, Self::PauseAndDrain, Self::NoStrategy].into_iter().find(|s| s.as_str() == text)
+    }
+
+    /// Reads the text in a spec or a configuration.
+    ///
+    /// # Errors
+    /// What is said of a text that is no strategy.
+    pub fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| format!("{} is not a strategy; use {}", quoted(text), Self::NAMES))
     }
 }
 
@@ -80,6 +92,14 @@ impl OnDrainTimeout {
             "Abort" => Some(Self::Abort),
             _ => None,
         }
+    }
+
+    /// Reads the text in a spec or a configuration.
+    ///
+    /// # Errors
+    /// What is said of a text that is neither.
+    pub fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| format!("{} is neither Proceed nor Abort", quoted(text)))
     }
 }
 

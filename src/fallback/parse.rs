@@ -12,8 +12,6 @@ use crate::{
 
 /// The key of our own: what a rollout has as `spec.strategy`.
 const BLOCK: &str = "strategy";
-/// Names of the strategies, in messages.
-const STRATEGIES: &str = "progressive, pause-and-drain or no-strategy";
 
 /// Reads the operator's config file. Keys at the top are found in any case, as Numaplane finds them.
 ///
@@ -45,7 +43,7 @@ pub fn parse_file(text: &str) -> Result<Said, Vec<Fault>> {
             match node {
                 Shape::Scalar(Scalar::Nothing) => {}
                 Shape::Scalar(Scalar::Text(text)) => reader.name_alone(Some(*line), text),
-                other => reader.fault(Some(*line), format!("this is {}; it must be {STRATEGIES}", other.what())),
+                other => reader.fault(Some(*line), format!("this is {}; it must be {}", other.what(), Strategy::NAMES)),
             }
         }
         for (_, line, _) in found {
@@ -121,13 +119,13 @@ impl Reader {
 
     /// The name of a strategy, as Numaplane has it: empty means none.
     fn name_alone(&mut self, line: Option<u64>, name: &str) {
-        let strategy = if name.is_empty() { Some(Strategy::NoStrategy) } else { Strategy::parse(name) };
+        let strategy = if name.is_empty() { Ok(Strategy::NoStrategy) } else { Strategy::read(name) };
         match strategy {
-            Some(strategy) => {
+            Ok(strategy) => {
                 self.said.fallback.strategy = Some(strategy);
                 self.alone = self.key.clone().map(|key| (key, strategy));
             }
-            None => self.fault(line, not_a_strategy(name)),
+            Err(words) => self.fault(line, words),
         }
     }
 
@@ -187,11 +185,8 @@ impl Reader {
     }
 
     fn kind(&mut self, line: u64, node: &Node) -> Option<Strategy> {
-        let text = self.text("type", STRATEGIES, line, node)?;
-        let Some(strategy) = Strategy::parse(text) else {
-            self.fault(Some(line), format!("type: {}", not_a_strategy(text)));
-            return None;
-        };
+        let read = Strategy::read(self.text("type", Strategy::NAMES, line, node)?);
+        let strategy = read.map_err(|words| self.fault(Some(line), format!("type: {words}"))).ok()?;
         if let Some((key, alone)) = self.alone.clone().filter(|(_, alone)| *alone != strategy) {
             let (this, that) = (strategy.as_str(), alone.as_str());
             self.fault(Some(line), format!("type is {this}, but {key} says {that}; remove one of the two"));
@@ -213,11 +208,8 @@ impl Reader {
     fn on_drain_timeout(&mut self, line: u64, node: &Node) -> Option<OnDrainTimeout> {
         let path = "ppnd.onDrainTimeout";
         let text = self.text(path, "Proceed or Abort", line, node)?;
-        let action = OnDrainTimeout::parse(text);
-        if action.is_none() {
-            self.fault(Some(line), format!("{path}: {text:?} is neither Proceed nor Abort; use one of them"));
-        }
-        action
+        let read = OnDrainTimeout::read(text);
+        read.map_err(|words| self.fault(Some(line), format!("{path}: {words}; use one of them"))).ok()
     }
 
     /// Text; nothing at all says nothing, as everywhere in Kubernetes.
@@ -231,8 +223,4 @@ impl Reader {
             }
         }
     }
-}
-
-fn not_a_strategy(name: &str) -> String {
-    format!("{name:?} is not a strategy; use {STRATEGIES}")
 }

@@ -34,20 +34,14 @@ pub fn controller(rollout: &NumaflowControllerRollout, field: &str) -> Findings 
         );
     }
     let Some(spec) = &rollout.spec.strategy else { return found };
-    if let Some(kind) = &spec.kind
-        && Strategy::parse(kind).is_none()
-    {
-        found.violation(
-            "spec.strategy.type",
-            format!("{} is not a strategy; use progressive, pause-and-drain or no-strategy", quoted(kind)),
-        );
+    let kind = spec.kind.as_deref().map(Strategy::read);
+    if let Some(Err(words)) = &kind {
+        found.violation("spec.strategy.type", words.as_str());
     }
     strategy::assessment(&mut found, spec.assessment.as_ref(), true);
     if let Some(ppnd) = &spec.ppnd {
         strategy::ppnd(&mut found, ppnd.drain_timeout.as_ref(), ppnd.on_drain_timeout.as_deref());
-        if let Some(kind) =
-            spec.kind.as_deref().and_then(Strategy::parse).filter(|kind| *kind != Strategy::PauseAndDrain)
-        {
+        if let Some(kind) = kind.and_then(Result::ok).filter(|kind| *kind != Strategy::PauseAndDrain) {
             let words =
                 format!("has no effect: {} pauses no pipelines; use pause-and-drain, or remove this", kind.as_str());
             found.warning("spec.strategy.ppnd", words);

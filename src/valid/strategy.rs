@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Findings;
 use crate::{
     api::{AssessmentSpec, OnDrainTimeout, Raw, Wait},
-    words::{duration, quoted},
+    words::duration,
 };
 
 /// Where a strategy stands in a spec.
@@ -62,10 +62,7 @@ pub(super) fn ppnd(found: &mut Findings, drain_timeout: Option<&Wait>, on_drain_
         let words = "0s: nothing is paused, and what is not processed by then may be lost";
         found.warning(format!("{FIELD}.ppnd.drainTimeout"), words);
     }
-    if let Some(other) = on_drain_timeout
-        && OnDrainTimeout::parse(other).is_none()
-    {
-        let words = format!("{} is neither Proceed nor Abort", quoted(other));
+    if let Some(Err(words)) = on_drain_timeout.map(OnDrainTimeout::read) {
         found.violation(format!("{FIELD}.ppnd.onDrainTimeout"), words);
     }
 }
