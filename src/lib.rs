@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`api`] | the kinds users write, labels, CRDs |
 //! | [`definitions`], [`manifest`] | versions from ConfigMaps to objects (pure) |
+//! | [`names`], [`nearest`], [`words`] | names that Kubernetes takes, what a slip of the pen was meant for, how things are said (pure) |
 //! | [`fallback`] | configuration: what rollouts that say nothing use (pure) |
 //! | [`valid`] | what is wrong with a spec, before anything is done for it (pure) |
 //! | [`admission`] | what is asked before an object is stored, and the answer (pure) |
@@ -23,7 +24,7 @@
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
 //! | [`webhook`] | the server that is asked before an object is stored, and its certificates |
-//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`looked_at`], [`metrics`], [`admin`], [`kinds`], [`generate`], [`words`] | the process around it |
+//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`looked_at`], [`metrics`], [`admin`], [`kinds`], [`generate`] | the process around it |
 
 pub mod admin;
 pub mod admission;
@@ -47,6 +48,8 @@ pub mod looked_at;
 pub mod manifest;
 pub mod metrics;
 pub mod mono_vertex;
+pub mod names;
+pub mod nearest;
 pub mod numaflow;
 pub mod observe;
 pub mod operator;

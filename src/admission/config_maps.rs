@@ -15,8 +15,9 @@ use super::{About, Judgement, User, View, review::Review, rollouts::decode};
 use crate::{
     api::{CONFIG_CHANGES, CONFIG_DEFINITIONS, CONFIG_NAMESPACE, LABEL_CONFIG},
     changes,
-    definitions::{Catalogue, ConfigMapName, Located, Lookup, Parsed, Saying, nearest, parse_config_map},
+    definitions::{Catalogue, ConfigMapName, Located, Lookup, Parsed, Saying, parse_config_map},
     fallback::{self, Fault},
+    nearest::nearest,
     settings::Settings,
     valid::Finding,
     words::list,

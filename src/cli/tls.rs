@@ -7,7 +7,7 @@ use clap::Args;
 use super::wait;
 use crate::{
     admission::registration,
-    definitions::is_subdomain,
+    names::is_subdomain,
     webhook::{Limits, Managed, Source, certificates::Terms},
     words::duration,
 };

@@ -9,6 +9,7 @@ use super::{
     definition::{Definition, EntryError, EntryPlace, Located, Parsed},
     versions,
 };
+use crate::nearest::nearest;
 
 /// All definitions known, by namespace and version; what it answers does not depend on the order in which ConfigMaps
 /// came.
@@ -118,7 +119,7 @@ impl Catalogue {
             Some(Statement::Malformed(error)) => Lookup::Malformed(error.clone()),
             None => {
                 let defined = self.versions(namespaces);
-                let nearest = versions::nearest(version, defined.iter().map(String::as_str)).map(str::to_owned);
+                let nearest = nearest(version, defined.iter().map(String::as_str)).map(str::to_owned);
                 Lookup::Missing { nearest, looked_at: self.config_maps(namespaces), defined }
             }
         }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use super::{names, objects::ObjectKey};
+use super::objects::ObjectKey;
+use crate::names;
 
 /// Kinds permitted unless the operator is configured otherwise: what a controller in one namespace is made of. No
 /// Secret (the operator would need to read secrets) and nothing cluster-scoped (a rollout would reach out of its

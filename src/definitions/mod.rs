@@ -18,7 +18,6 @@ mod hash;
 mod isolate;
 mod kinds;
 mod leader;
-mod names;
 mod normalise;
 mod objects;
 mod parse;
@@ -37,9 +36,10 @@ pub use definition::{ConfigMapName, Definition, EntryError, EntryPlace, Located,
 pub use isolate::{Footprint, NotIsolated, isolate};
 pub use kinds::{KindError, PermittedKinds, cluster_scoped};
 pub use leader::{Leader, leader, lease_of_instance};
-pub(crate) use names::{is_label, is_subdomain};
 pub use objects::{DocumentError, Object, ObjectKey, Place};
 pub use parse::parse_config_map;
 pub use render::{RenderError, Rendered, render};
 pub use template::{Instance, render_template};
-pub(crate) use versions::nearest;
+pub(crate) use versions::{bare, order};
+// Where others still look for it.
+pub(crate) use crate::names::is_label;

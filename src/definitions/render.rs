@@ -9,12 +9,14 @@ use super::{
     definition::Definition,
     hash,
     kinds::{self, PermittedKinds},
-    names::{self, NameProblem},
     normalise,
     objects::{self, DocumentError, Found, Object, ObjectKey, Place},
     template::Instance,
 };
-use crate::api::ANNOTATION_CONFIG_HASH;
+use crate::{
+    api::ANNOTATION_CONFIG_HASH,
+    names::{self, NameProblem},
+};
 
 /// The objects of a definition for one instance, in any namespace.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 use super::{Findings, strategy};
 use crate::{
     api::{NumaflowControllerRollout, RESERVED_INSTANCE_PREFIX, Strategy},
-    definitions::is_label,
+    names::is_label,
     words::quoted,
 };
 

@@ -6,10 +6,11 @@
 use kube::core::ObjectMeta;
 
 use super::{Findings, place::Place};
-use crate::{definitions::is_label, words::quoted};
+use crate::{
+    names::{LONGEST_LABEL, is_dns_1035},
+    words::quoted,
+};
 
-/// Longest name of a Service, and longest value of a label.
-const LABEL: usize = 63;
 /// What StatefulSets add to their name in the label `controller-revision-hash` of their pods.
 const REVISION: usize = 11;
 /// Where the name of a rollout stands.
@@ -57,14 +58,14 @@ impl Made<'_> {
 
     /// How many characters it is too long.
     fn excess(&self) -> usize {
-        self.length().saturating_sub(LABEL)
+        self.length().saturating_sub(LONGEST_LABEL)
     }
 
     /// What is wrong with it, and what to do: `shorten` is what can be shortened.
     fn words(&self, called: &Called, shorten: &str) -> String {
         let room = if called.to_come { " (with room for a number of four digits)" } else { "" };
         format!(
-            "{} {}{room} has {} characters, and {LABEL} are the limit; make {shorten} shorter by {}",
+            "{} {}{room} has {} characters, and {LONGEST_LABEL} are the limit; make {shorten} shorter by {}",
             self.what,
             quoted(&self.parts.concat()),
             self.length(),
@@ -132,15 +133,10 @@ fn part(found: &mut Findings, called: &Called, place: &Place<'_>, made: &Made<'_
     }
 }
 
-/// Whether a text is a DNS label that begins with a letter (RFC 1035), apart from its length.
-pub(super) fn is_dns_1035(text: &str) -> bool {
-    is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
-}
-
 /// The one among `known` that a name was probably meant to be. As guessing takes its time, it is done for as much as anybody reads.
 pub(super) fn nearest<'n>(found: &mut Findings, name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const GUESSES: usize = 50;
     const LOOKED_AT: usize = 100;
     found.guesses += 1;
-    if found.guesses > GUESSES { None } else { crate::definitions::nearest(name, known.take(LOOKED_AT)) }
+    if found.guesses > GUESSES { None } else { crate::nearest::nearest(name, known.take(LOOKED_AT)) }
 }

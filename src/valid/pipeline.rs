@@ -10,7 +10,7 @@ use super::{
     vertex::REFUSED,
     vertices,
 };
-use crate::{api::PipelineRollout, definitions::is_subdomain, words::quoted, wrapped::PIPELINE};
+use crate::{api::PipelineRollout, names::is_subdomain, words::quoted, wrapped::PIPELINE};
 
 /// Looks at a spec, for the pipeline that there is by the status, or for one that is to be made.
 #[must_use]

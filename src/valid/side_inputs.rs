@@ -10,7 +10,7 @@ use super::{
     vertices::Vertex,
 };
 use crate::{
-    definitions::is_subdomain,
+    names::is_subdomain,
     words::{meant, quoted},
 };
 

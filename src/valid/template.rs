@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::{ANNOTATION_INSTANCE, RESERVED_INSTANCE_PREFIX, Raw, TemplateMetadata},
-    definitions::is_subdomain,
+    names::{is_label_value, not_a_key},
     words::quoted,
     wrapped::{Names, Wrapped, phase_of},
 };
@@ -55,7 +55,7 @@ pub(super) fn metadata(
         let value = names.fill(value);
         if let Some(rule) = not_a_key(key) {
             found.violation(field, format!("is no name of a label: {rule}"));
-        } else if value.len() > 63 || !(value.is_empty() || is_qualified(&value)) {
+        } else if !is_label_value(&value) {
             found.violation(
                 field,
                 format!(
@@ -93,22 +93,4 @@ pub(super) fn lifecycle<'v>(found: &mut Findings, spec: &Place<'v>) -> Option<Pl
         );
     }
     Some(lifecycle)
-}
-
-/// Why a text cannot be the name of a label or an annotation.
-fn not_a_key(key: &str) -> Option<&'static str> {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    if prefix.is_some_and(|prefix| prefix.len() > 253 || !is_subdomain(prefix)) {
-        return Some("what comes before '/' must be a DNS name");
-    }
-    (name.len() > 63 || !is_qualified(name))
-        .then_some("at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, after an optional 'prefix/'")
-}
-
-fn is_qualified(text: &str) -> bool {
-    let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    ends_well(bytes.first())
-        && ends_well(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use super::{
     Findings,
-    names::{self, Called, is_dns_1035},
+    names::{self, Called},
     place::Place,
     slips::{self, OF_VERTEX},
     vertex::{self, REFUSED},
 };
-use crate::words::quoted;
+use crate::{
+    names::{LONGEST_LABEL, is_dns_1035},
+    words::quoted,
+};
 
 /// The parts of which a vertex has one.
 const ROLES: [&str; 3] = ["source", "udf", "sink"];
@@ -81,7 +84,7 @@ pub(super) fn vertices<'v>(
 }
 
 fn name<'v>(found: &mut Findings, place: &Place<'v>, name: &'v str, names: &mut HashMap<&'v str, String>) {
-    if name.len() > 63 || !is_dns_1035(name) {
+    if name.len() > LONGEST_LABEL || !is_dns_1035(name) {
         found.violation(
             place.path_of("name"),
             format!(

@@ -12,11 +12,11 @@ use super::{
 use crate::{
     api::fit,
     definitions::{
-        names,
         objects::Object,
         pods::items,
         references::{self, Kind, Reference, SERVICE},
     },
+    names,
 };
 
 /// New names by (group, kind, old name).

@@ -12,10 +12,8 @@ use crate::{
         pods,
         selectors::{self, Acting, Form, Labels, Selector},
     },
+    names::LONGEST_LABEL,
 };
-
-/// Longest value of a label.
-const LONGEST_VALUE: usize = 63;
 
 /// Gives pods and selectors of `objects` label values of their own and marks every object, and checks that the selectors
 /// of `production` leave the pods alone.
@@ -46,7 +44,7 @@ struct Mapping<'i> {
 impl Mapping<'_> {
     /// The value that stands for `value`. No two values become the same one.
     fn value(&self, value: &str) -> String {
-        if value.is_empty() { self.id.to_owned() } else { fit(&format!("{value}-{}", self.id), LONGEST_VALUE) }
+        if value.is_empty() { self.id.to_owned() } else { fit(&format!("{value}-{}", self.id), LONGEST_LABEL) }
     }
 
     fn labels(&self, labels: &mut Map<String, Value>) {

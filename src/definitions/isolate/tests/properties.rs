@@ -10,10 +10,12 @@ use kube::core::{Selector, SelectorExt};
 use proptest::{prelude::*, test_runner::TestRunner};
 
 use super::*;
-use crate::definitions::{
+use crate::{
+    definitions::{
+        objects::Object,
+        references::{Reference, references},
+    },
     names,
-    objects::Object,
-    references::{Reference, references},
 };
 
 type Map = BTreeMap<String, String>;

@@ -1,21 +1,27 @@
-//! What the API server accepts as a name, so that a suffix that makes one too long is known before anything is applied.
+//! Names of Kubernetes: which alphabet and length the API server takes for which, so that what does not fit is known before anything
+//! is applied.
 
-use super::objects::ObjectKey;
+use crate::definitions::ObjectKey;
 
 /// Why a name cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NameProblem {
+pub enum NameProblem {
     /// Longer than so many characters.
     TooLong(usize),
     /// Not what this kind takes for a name; the rule.
     Invalid(&'static str),
 }
 
-/// Longest name of an object.
-const LONGEST: usize = 253;
+/// Longest name of an object, and longest DNS name.
+pub const LONGEST: usize = 253;
+/// Longest DNS label, which Services and Namespaces have for a name, and longest value of a label.
+pub const LONGEST_LABEL: usize = 63;
 
-/// Checks the name of `object`.
-pub(super) fn check(object: &ObjectKey) -> Result<(), NameProblem> {
+/// Checks the name of an object.
+///
+/// # Errors
+/// Why the API server would not take it.
+pub fn check(object: &ObjectKey) -> Result<(), NameProblem> {
     let name = object.name.as_str();
     let limit = limit(object);
     if name.len() > limit {
@@ -48,9 +54,10 @@ pub(super) fn check(object: &ObjectKey) -> Result<(), NameProblem> {
 
 /// Longest name of an object of this kind. The server accepts longer names for workloads, but the objects and labels
 /// that their controllers derive from them would be refused, and no pod would ever start.
-pub(super) fn limit(object: &ObjectKey) -> usize {
+#[must_use]
+pub fn limit(object: &ObjectKey) -> usize {
     match (object.group.as_str(), object.kind.as_str()) {
-        ("", "Service" | "Namespace") => 63,
+        ("", "Service" | "Namespace") => LONGEST_LABEL,
         // ReplicaSets are called `<name>-<10 characters>`.
         ("apps", "Deployment") => LONGEST - 11,
         // Pods carry the label `controller-revision-hash: <name>-<10 characters>`, at most 63.
@@ -60,7 +67,8 @@ pub(super) fn limit(object: &ObjectKey) -> usize {
 }
 
 /// A DNS label (RFC 1123), apart from its length.
-pub(crate) fn is_label(text: &str) -> bool {
+#[must_use]
+pub fn is_label(text: &str) -> bool {
     let ends_well = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = text.as_bytes();
     ends_well(bytes.first())
@@ -69,8 +77,41 @@ pub(crate) fn is_label(text: &str) -> bool {
 }
 
 /// A DNS subdomain (RFC 1123), apart from its length.
-pub(crate) fn is_subdomain(text: &str) -> bool {
+#[must_use]
+pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
+}
+
+/// Whether a text is a DNS label that begins with a letter (RFC 1035), apart from its length.
+#[must_use]
+pub fn is_dns_1035(text: &str) -> bool {
+    is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// Why a text cannot be the name of a label or an annotation.
+#[must_use]
+pub fn not_a_key(key: &str) -> Option<&'static str> {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    if prefix.is_some_and(|prefix| prefix.len() > LONGEST || !is_subdomain(prefix)) {
+        return Some("what comes before '/' must be a DNS name");
+    }
+    (name.len() > LONGEST_LABEL || !is_qualified(name))
+        .then_some("at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, after an optional 'prefix/'")
+}
+
+/// Whether a text can be the value of a label.
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (text.len() <= LONGEST_LABEL && is_qualified(text))
+}
+
+/// What is the value of a label, or the name of one without its prefix; apart from its length.
+fn is_qualified(text: &str) -> bool {
+    let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    ends_well(bytes.first())
+        && ends_well(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
