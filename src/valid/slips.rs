@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Fields of pods, which Numaflow takes wherever it makes some.
-const POD: [&str; 15] = [
+pub(super) const POD: [&str; 15] = [
     "metadata",
     "nodeSelector",
     "tolerations",
@@ -66,7 +66,7 @@ pub(super) const OF_VERTEX: [&str; 17] = [
 /// Fields of an edge.
 pub(super) const OF_EDGE: [&str; 4] = ["from", "to", "conditions", "onFull"];
 /// Fields of the spec of a MonoVertex, but for those of its pods.
-pub(super) const OF_MONO_VERTEX: [&str; 14] = [
+pub(super) const OF_MONO_VERTEX: [&str; 15] = [
     "replicas",
     "source",
     "sink",
@@ -81,6 +81,7 @@ pub(super) const OF_MONO_VERTEX: [&str; 14] = [
     "updateStrategy",
     "lifecycle",
     "streaming",
+    "bypass",
 ];
 /// Fields of the spec of an ISB service.
 pub(super) const OF_ISB_SERVICE: [&str; 2] = ["jetstream", "redis"];

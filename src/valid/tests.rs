@@ -4,6 +4,7 @@
 mod names;
 mod pipelines;
 mod properties;
+mod schemas;
 mod services;
 mod warnings;
 
