@@ -24,7 +24,7 @@
 //! | [`cluster`] | the one writer |
 //! | [`operator`], [`queue`] | who takes a turn when |
 //! | [`webhook`] | the server that is asked before an object is stored, and its certificates |
-//! | [`cli`], [`clock`], [`settings`], [`config_file`], [`looked_at`], [`metrics`], [`admin`], [`kinds`], [`generate`] | the process around it |
+//! | [`cli`], [`clock`], [`nesting`], [`settings`], [`config_file`], [`looked_at`], [`metrics`], [`admin`], [`kinds`], [`generate`] | the process around it |
 
 pub mod admin;
 pub mod admission;
@@ -50,6 +50,7 @@ pub mod metrics;
 pub mod mono_vertex;
 pub mod names;
 pub mod nearest;
+pub mod nesting;
 pub mod numaflow;
 pub mod observe;
 pub mod operator;

@@ -10,6 +10,7 @@ use numaplane::{
     clock::Clock,
     generate,
     metrics::Metrics,
+    nesting::Nesting,
     operator::Operator,
     webhook::{Webhook, server},
 };
@@ -101,7 +102,11 @@ fn process(
         let served = tokio::spawn(axum::serve(listener, admin::router(metrics.clone())).into_future());
         let config = Config::infer().await.map_err(|error| no_way(&error))?;
         let clock = Clock::default();
-        let client = ClientBuilder::try_from(config).map_err(|error| no_way(&error))?.with_layer(&clock).build();
+        let client = ClientBuilder::try_from(config)
+            .map_err(|error| no_way(&error))?
+            .with_layer(&clock)
+            .with_layer(&Nesting)
+            .build();
         let shutdown = CancellationToken::new();
         tokio::spawn(end_on_signal(shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), admin = %address, "starting");

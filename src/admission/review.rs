@@ -3,6 +3,8 @@
 //! Whatever has a uid gets an answer with that uid: the API server can make nothing of any other, and says so to the user in
 //! words of its own.
 
+use std::collections::HashSet;
+
 use kube::core::{
     GroupVersionKind, Status,
     admission::{AdmissionResponse, AdmissionReview, META_API_VERSION_V1, META_KIND, Operation},
@@ -14,7 +16,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::Verdict;
 use crate::{
-    definitions::is_label,
+    names::is_label,
+    nesting::cut,
     valid::{Finding, sentence},
     words::quoted,
 };
@@ -45,7 +48,7 @@ pub struct Review {
     pub dry_run: bool,
     /// The object as it is to be stored; `None` for a deletion.
     pub object: Option<Value>,
-    /// The object as it is stored; `None` for one that is new.
+    /// The object as it is stored; `None` for one that is new, null for one that cannot be read.
     pub old_object: Option<Value>,
 }
 
@@ -153,11 +156,13 @@ pub fn read(body: &[u8]) -> Result<Review, Unreadable> {
     })?;
     let object = |name: &str, raw: Option<Box<RawValue>>| match raw {
         None => Ok(None),
-        Some(raw) => serde_json::from_str::<Value>(raw.get())
+        Some(raw) => serde_json::from_str::<Value>(&cut(raw.get()))
             .map(|value| Some(value).filter(|value| !value.is_null()))
             .map_err(|error| question(name, &error)),
     };
-    let (new, old) = (object("object", request.object)?, object("oldObject", request.old_object)?);
+    let new = object("object", request.object)?;
+    // What is stored already must not keep anybody from mending it: there was something, of which nothing is known.
+    let old = object("oldObject", request.old_object).unwrap_or(Some(Value::Null));
     let named = |field: &str| {
         let metadata = &new.as_ref().or(old.as_ref())?["metadata"];
         metadata[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
@@ -235,24 +240,27 @@ fn refusal(violations: &[Finding], details: StatusDetails) -> Status {
         field: finding.field.clone(),
         message: finding.message.clone(),
     };
+    let mut causes: Vec<StatusCause> = violations.iter().take(CAUSES).map(cause).collect();
+    if violations.len() > CAUSES {
+        // kubectl shows the causes alone, so that the others would not be heard of.
+        let others = format!("and {} more mistakes", violations.len() - CAUSES);
+        causes.push(StatusCause { reason: "FieldValueInvalid".to_owned(), field: "spec".to_owned(), message: others });
+    }
     Status {
         status: Some(StatusSummary::Failure),
         code: 422,
         reason: "Invalid".to_owned(),
         message: sentence(violations),
         metadata: None,
-        details: Some(StatusDetails { causes: violations.iter().take(CAUSES).map(cause).collect(), ..details }),
+        details: Some(StatusDetails { causes, ..details }),
     }
 }
 
 /// Warnings as the header takes them, in which each travels.
 fn warnings(all: &[String]) -> Vec<String> {
-    let mut shown: Vec<String> = Vec::new();
-    for warning in all.iter().map(|text| in_header(text)).filter(|text| !text.is_empty()) {
-        if !shown.contains(&warning) {
-            shown.push(warning);
-        }
-    }
+    let mut known = HashSet::new();
+    let mut shown: Vec<String> = all.iter().map(|text| in_header(text)).filter(|text| !text.is_empty()).collect();
+    shown.retain(|warning| known.insert(warning.clone()));
     if shown.len() > WARNINGS.0 {
         let more = shown.len() - (WARNINGS.0 - 1);
         shown.truncate(WARNINGS.0 - 1);

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     api::{ANNOTATION_INSTANCE, RESERVED_INSTANCE_PREFIX, Raw, TemplateMetadata},
     names::{is_label_value, not_a_key},
+    nesting::{self, too_deep},
     words::quoted,
     wrapped::{Names, Wrapped, phase_of},
 };
@@ -26,6 +27,16 @@ pub(super) fn filled(
     let namespace = rollout.namespace.as_deref().unwrap_or_default();
     if !spec.0.is_object() {
         found.violation(path_of(wrapped), format!("must be the spec of a Numaflow {}", wrapped.kind));
+        return None;
+    }
+    if let Some(field) = too_deep(&spec.0) {
+        found.violation(
+            format!("{}.{field}", path_of(wrapped)),
+            format!(
+                "is nested more than {} levels deep, which no field of Numaflow is; remove what does not belong there",
+                nesting::MOST
+            ),
+        );
         return None;
     }
     let names = Names { word: wrapped.word, name, namespace };

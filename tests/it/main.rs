@@ -35,6 +35,7 @@ mod measured;
 mod mono_vertices;
 mod mono_vertices_paused;
 mod namespaces_many;
+mod nesting;
 mod objects;
 mod overlapping;
 mod pausing;

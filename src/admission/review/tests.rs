@@ -59,9 +59,6 @@ fn c23_a_body_that_is_no_review_is_told_what_to_send() {
 #[test]
 fn c23_whatever_has_a_uid_is_answered_with_it() {
     let huge = String::from_utf8(body(&question())).unwrap().replace("\"object\":{", "\"object\":{\"n\":1e999,");
-    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    let deep =
-        String::from_utf8(body(&question())).unwrap().replace("\"oldObject\":null", &format!("\"oldObject\":{deep}"));
     let mut no_kind = question();
     no_kind["kind"] = json!("PipelineRollout");
     let no_kind = String::from_utf8(body(&no_kind)).unwrap();
@@ -69,7 +66,6 @@ fn c23_whatever_has_a_uid_is_answered_with_it() {
     for (body, said) in [
         (nothing.to_string(), "request: cannot be read: missing field `kind` at line 1 column 13"),
         (huge, "object: cannot be read: number out of range at line 1 column 10"),
-        (deep, "oldObject: cannot be read: recursion limit exceeded at line 1 column 128"),
         (
             no_kind,
             "request.kind: cannot be read: invalid type: string \"PipelineRollout\", expected struct GroupVersionKind at \
@@ -149,7 +145,8 @@ fn a_thousand_violations_are_not_all_named() {
     let violations = (0..1000).map(|n| finding(&format!("spec.v[{n}]"), "x")).collect();
     let answer = json!(answer(&review, &Verdict { violations, warnings: Vec::new() }));
     let status = &answer["response"]["status"];
-    assert_eq!(status["details"]["causes"].as_array().unwrap().len(), 50);
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert_eq!((causes.len(), &causes[50]["message"]), (51, &json!("and 950 more mistakes")));
     assert!(status["message"].as_str().unwrap().ends_with("spec.v[19]: x; and 980 more"));
 }
 

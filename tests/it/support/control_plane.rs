@@ -15,7 +15,7 @@ use kube::{
     client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
-use numaplane::clock::Clock;
+use numaplane::{clock::Clock, nesting::Nesting};
 use serde_json::Value;
 
 use super::{
@@ -156,7 +156,7 @@ impl ControlPlane {
         }
         let clock = Clock::default();
         let builder = ClientBuilder::try_from(config).expect("a client can be made");
-        (builder.with_layer(&clock).with_layer(faults).build(), clock)
+        (builder.with_layer(&clock).with_layer(faults).with_layer(&Nesting).build(), clock)
     }
 }
 
