@@ -31,6 +31,10 @@ use crate::{webhook::metrics::Unanswered, words::duration};
 /// read the answer.
 const TOLERATED: usize = 4;
 
+/// Bytes of a body that are taken before there has to be room for the rest. Most reviews have no more, so that they wait for
+/// nobody; and who only announces a large body takes nobody's place.
+const AT_ONCE: usize = 64 << 10;
+
 /// How much of the limits is in use.
 #[derive(Debug)]
 pub struct Limiter {
@@ -96,19 +100,27 @@ impl Limiter {
         answer
     }
 
-    /// Reads a body, once there is room for all of it: two that are there by half would wait for each other.
-    async fn receive(&self, body: Body, announced: Option<usize>) -> Result<(Bytes, SemaphorePermit<'_>), NotReceived> {
+    /// Reads a body. Beyond its beginning, once there is room for all of it: two that are there by half would wait for each
+    /// other.
+    async fn receive(
+        &self,
+        body: Body,
+        announced: Option<usize>,
+    ) -> Result<(Bytes, Option<SemaphorePermit<'_>>), NotReceived> {
         let limit = self.limits.body;
-        let room = announced.unwrap_or(limit).min(limit).div_ceil(1 << 10);
-        let room = self.room.acquire_many(u32::try_from(room).unwrap_or(u32::MAX)).await;
-        // unreachable: it is never closed
-        let room = room.map_err(|_| NotReceived::TooLarge)?;
+        let mut room = None;
         let mut stream = body.into_data_stream();
         let mut content = Vec::new();
         let mut length = 0;
         while let Some(data) = stream.next().await {
             let data = data.map_err(NotReceived::Broken)?;
             length += data.len();
+            if length > AT_ONCE && room.is_none() {
+                let all = announced.unwrap_or(limit).min(limit).div_ceil(1 << 10);
+                let all = self.room.acquire_many(u32::try_from(all).unwrap_or(u32::MAX)).await;
+                // unreachable: it is never closed
+                room = Some(all.map_err(|_| NotReceived::TooLarge)?);
+            }
             if length > limit * TOLERATED {
                 break;
             }
@@ -121,7 +133,12 @@ impl Limiter {
 
     fn instead(&self, reason: Unanswered, status: StatusCode, words: String) -> Response {
         self.metrics.unanswered(reason);
-        tracing::warn!(%status, words, "a request got no answer of the webhook's own");
+        if reason == Unanswered::NotReceived {
+            // Whoever can connect could fill the log with these.
+            tracing::debug!(%status, words, "a request was not received");
+        } else {
+            tracing::warn!(%status, words, "a request got no answer of the webhook's own");
+        }
         (status, words + "\n").into_response()
     }
 }

@@ -190,11 +190,30 @@ async fn bodies_that_dribble_keep_nobody_else_waiting_and_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_only_announces_large_bodies_keeps_nobody_waiting() {
+    let limits = Limits { receive: Duration::from_secs(5), ..Limits::default() };
+    let served = Served::start(limits);
+    let mut dribbling = Vec::new();
+    for _ in 0..64 {
+        let mut slow = served.caller().connect(served.address).await.unwrap();
+        let head = format!("POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\nx", limits.body);
+        slow.write_all(head.as_bytes()).await.unwrap();
+        slow.flush().await.unwrap();
+        dribbling.push(slow);
+    }
+    let began = std::time::Instant::now();
+    for size in [10, 1 << 10, 1 << 20] {
+        assert_eq!(served.call("/length", &"x".repeat(size)).await.unwrap(), ok(&size.to_string()));
+    }
+    assert!(began.elapsed() < limits.receive / 2, "they waited: {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_that_do_not_fit_beside_each_other_are_received_one_after_the_other() {
-    let served = Served::start(Limits { body: 64 << 10, bodies: 100 << 10, ..Limits::default() });
-    let calls: Vec<_> = (0..8).map(|_| served.call("/length", &"a".repeat(60 << 10))).collect();
+    let served = Served::start(Limits { body: 1 << 20, bodies: 3 << 19, ..Limits::default() });
+    let calls: Vec<_> = (0..8).map(|_| served.call("/length", &"a".repeat(1 << 20))).collect();
     for call in calls {
-        assert_eq!(call.await.unwrap(), ok("61440"));
+        assert_eq!(call.await.unwrap(), ok("1048576"));
     }
 }
 
