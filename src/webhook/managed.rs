@@ -232,6 +232,10 @@ impl Replica {
         if leaf.until <= now || served.is_some_and(|served| served.certificate == leaf.certificate) {
             return;
         }
+        // Another replica is called otherwise, and has not made room for this one yet.
+        if served.is_some_and(|served| served.until > now) && !leaf.names.is_superset(&self.terms.names) {
+            return;
+        }
         // All callers have had the time to hear of it.
         let trusted =
             self.trusted.get(&authority.der).is_some_and(|since| now.duration_since(*since) >= self.terms.hearing());

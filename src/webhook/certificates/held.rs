@@ -94,7 +94,7 @@ impl Held {
         if leaf.until <= now {
             return Err(format!("the certificate expired at {}", leaf.until));
         }
-        if leaf.names != terms.names {
+        if !leaf.names.is_superset(&terms.names) {
             let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
             return Err(format!(
                 "the certificate is for {}, and the webhook is called as {}",

@@ -1,6 +1,9 @@
 //! Makes certificates: the one place that needs randomness, for keys.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -9,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-use super::{BACKDATED, Change, Held, Terms, held::authorities, keys};
+use super::{BACKDATED, Change, Held, Terms, due, held::authorities, keys};
 use crate::api::short_hash;
 
 /// What the Secret is to hold after a change of what it holds.
@@ -32,7 +35,8 @@ pub fn make(
     let kept = change.keep.iter().map(|authority| authority.pem.as_str());
     let bundle: String = newest.as_deref().into_iter().chain(kept).collect();
     let (certificate, certificate_key) = if change.sign {
-        sign(&bundle, &key, now, terms).map_err(|error| format!("no certificate can be made: {error}"))?
+        sign(&bundle, &key, &names(held, now, terms), now, terms)
+            .map_err(|error| format!("no certificate can be made: {error}"))?
     } else {
         let leaf = held.ok_or("there is no certificate to keep")?.leaf.as_ref().map_err(Clone::clone)?;
         (leaf.certificate.clone(), leaf.key.clone())
@@ -58,12 +62,27 @@ fn authority(now: Timestamp, terms: &Terms) -> Result<(String, String), rcgen::E
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
+/// What a certificate is to be good for. Replicas that are called otherwise (while their names are being changed, say) share it:
+/// if each took out the names of the other, they would write in turns for ever. Names that nobody has any more go when it is
+/// renewed.
+fn names(held: Option<&Held>, now: Timestamp, terms: &Terms) -> BTreeSet<String> {
+    let leaf = held.and_then(|held| held.leaf.as_ref().ok()).filter(|leaf| now < due(leaf.issued, leaf.until));
+    let others = leaf.into_iter().flat_map(|leaf| &leaf.names).filter(|name| name.is_ascii());
+    terms.names.iter().chain(others).cloned().collect()
+}
+
 /// A certificate that the newest CA of the bundle has signed, and its key, as PEM.
-fn sign(bundle: &str, key: &str, now: Timestamp, terms: &Terms) -> Result<(String, String), String> {
+fn sign(
+    bundle: &str,
+    key: &str,
+    names: &BTreeSet<String>,
+    now: Timestamp,
+    terms: &Terms,
+) -> Result<(String, String), String> {
     let words = |error: rcgen::Error| error.to_string();
     let newest = authorities(bundle).into_iter().next().ok_or("there is no CA")?;
     let issuer = Issuer::from_ca_cert_der(&newest.der, KeyPair::from_pem(key).map_err(words)?).map_err(words)?;
-    let mut params = CertificateParams::new(terms.names.iter().cloned().collect::<Vec<_>>()).map_err(words)?;
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(words)?;
     params.distinguished_name = named("numaplane webhook");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -311,6 +311,23 @@ fn another_service_or_address_makes_another_certificate_by_the_same_ca() {
 }
 
 #[test]
+fn replicas_that_are_called_otherwise_share_a_certificate_until_it_is_renewed() {
+    let mut story = Story::begun();
+    let old = story.terms.names.clone();
+    let new = names(&["numaplane-webhook.elsewhere.svc"]);
+    story.terms.names = new.clone();
+    assert!(story.act().starts_with("the certificate is for 127.0.0.1, "));
+    assert_eq!(story.leaf().names, &old | &new);
+    for one in [&old, &new] {
+        story.terms.names = one.clone();
+        assert!(story.act().starts_with("wait"));
+    }
+    story.pass(days(61));
+    assert!(story.act().starts_with("the certificate expires at "));
+    assert_eq!(story.leaf().names, new, "those of before are nobody's");
+}
+
+#[test]
 fn a_clock_that_is_behind_trusts_what_was_made_and_makes_nothing_itself() {
     let mut story = Story::begun();
     story.now = story.now.checked_sub(SignedDuration::from_mins(59)).unwrap();
