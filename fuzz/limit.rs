@@ -21,15 +21,27 @@ static MOST: LazyLock<Duration> = LazyLock::new(|| {
 /// Microseconds of the slowest input so far.
 static SLOWEST: AtomicU64 = AtomicU64::new(0);
 
+/// How often work is done anew that took too long: what is slow is slow every time, and what a machine charges to a thread that
+/// it stopped in the middle is not.
+const AGAIN: usize = 3;
+
 /// Does `work` for an input of so many bytes. CPU time of this thread, not the time on the wall: the machine may have
 /// other things to do.
 ///
 /// # Panics
 /// It took longer than an input may take; that is a finding.
-pub fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let before = now();
-    let done = work();
-    let took = now().saturating_sub(before);
+pub fn within<T>(bytes: usize, work: impl Fn() -> T) -> T {
+    let timed = || {
+        let before = now();
+        let done = work();
+        (now().saturating_sub(before), done)
+    };
+    let (mut took, done) = timed();
+    for _ in 0..AGAIN {
+        if took > *MOST {
+            took = took.min(timed().0);
+        }
+    }
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let slowest = SLOWEST.load(Ordering::Relaxed);
     // Said when it is worth a line.
