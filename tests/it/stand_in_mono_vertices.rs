@@ -131,9 +131,23 @@ async fn another_image_comes_pod_by_pod_and_goes_no_further_than_one_that_is_not
     let rolling =
         until(team, "MonoVertex", "m", "one is updated", |m| seen(m) && count(m, "updatedReplicas") == 1).await;
     assert_ne!(rolling.data["status"]["updateHash"], rolling.data["status"]["currentHash"]);
-    ready(team, "m").await;
+    // Its status counts those that are going as long as they are ready.
+    eventually("both pods are new and ready", async || {
+        let all = pods_now(team, "m").await;
+        let ready = |pod: &&Pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        let (images, ready) = (images(&all), all.iter().filter(ready).count());
+        if images == ["f:2", "f:2"] && (all.len(), ready) == (2, 2) {
+            Ok(())
+        } else {
+            Err(format!("{images:?}, {ready} ready"))
+        }
+    })
+    .await;
     assert!(began.elapsed() >= Duration::from_secs(4), "one after the other: {:?}", began.elapsed());
-    assert_eq!(images(&pods(team, "m", 2).await), ["f:2", "f:2"]);
+    ready(team, "m").await;
     turn(team, "MonoVertex", "m", "pod-takes", Value::Null).await;
 
     set_image(team, "m", "registry.invalid/f:3").await;
