@@ -15,7 +15,7 @@ use super::{About, Judgement, User, View, review::Review, rollouts::decode};
 use crate::{
     api::{CONFIG_CHANGES, CONFIG_DEFINITIONS, CONFIG_NAMESPACE, LABEL_CONFIG},
     changes,
-    definitions::{Catalogue, ConfigMapName, Located, Lookup, Parsed, Saying, parse_config_map},
+    definitions::{Catalogue, ConfigMapName, Instance, Located, Lookup, Parsed, Saying, parse_config_map, render},
     fallback::{self, Fault},
     nearest::nearest,
     settings::Settings,
@@ -25,6 +25,8 @@ use crate::{
 
 /// Values of the label that mean something.
 const MEANINGS: [&str; 3] = [CONFIG_DEFINITIONS, CONFIG_CHANGES, CONFIG_NAMESPACE];
+/// Most definitions from which objects are made to see whether they can be, as that takes its time.
+const RENDERED: usize = 50;
 /// Most rollouts that a warning names.
 const NAMED: usize = 10;
 
@@ -64,8 +66,9 @@ pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     if new.counts(&review.namespace, settings) {
         // What meant something else before was not in use.
         let before = if new.meaning == old.meaning { old.faults(&old_definitions) } else { Vec::new() };
-        ratchet(new.faults(&new_definitions), before, &mut judgement);
+        judgement.ratchet(new.faults(&new_definitions), before.into_iter().map(|(_, mark)| mark));
         judgement.warnings.extend(new.ignored_keys());
+        judgement.warnings.extend(unusable(&new_definitions, &old_definitions, settings));
     }
     if judgement.violations.is_empty() && (new.means(CONFIG_DEFINITIONS) || old.means(CONFIG_DEFINITIONS)) {
         consequences(new_definitions, old_definitions, review, known, &mut judgement);
@@ -222,21 +225,22 @@ fn unread(new: &Map, review: &Review, settings: &Settings) -> Vec<String> {
     }]
 }
 
-/// Refuses what is wrong now and was not before.
-fn ratchet(now: Vec<(Finding, Mark)>, before: Vec<(Finding, Mark)>, judgement: &mut Judgement) {
-    let mut known: HashMap<Mark, usize> = HashMap::new();
-    for (_, mark) in before {
-        *known.entry(mark).or_default() += 1;
-    }
-    for (finding, mark) in now {
-        match known.get_mut(&mark).filter(|left| **left > 0) {
-            Some(left) => {
-                *left -= 1;
-                judgement.warn(format!("not usable, as before: {finding}"));
-            }
-            None => judgement.violations.push(finding),
-        }
-    }
+/// Definitions that are new and from which nothing can be made, whoever asks for them.
+fn unusable(new: &Parsed, old: &Parsed, settings: &Settings) -> Vec<String> {
+    let known: HashMap<&str, &Located> =
+        old.definitions.iter().map(|located| (located.definition.version.as_str(), located)).collect();
+    let says = |located: &&Located| {
+        let before = known.get(located.definition.version.as_str());
+        before.is_none_or(|before| !before.says_the_same(located))
+    };
+    let production = Instance::production("");
+    let rendered = new.definitions.iter().filter(says).take(RENDERED).filter_map(|located| {
+        let error = render(&located.definition, &production, &settings.permitted).err()?;
+        let (version, place) = (&located.definition.version, &located.place);
+        let (field, entry, line) = (field(&place.key), place.entry, place.line);
+        Some(format!("{field}: entry {entry} (version {version:?}), line {line}: nobody can use it: {error}"))
+    });
+    rendered.collect()
 }
 
 /// What becomes of versions that are in use, and of those that another ConfigMap defines too.

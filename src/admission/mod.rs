@@ -16,6 +16,8 @@ pub mod review;
 pub mod rollouts;
 mod view;
 
+use std::{collections::HashMap, hash::Hash};
+
 use self::review::Review;
 pub use self::view::{Looked, User, View};
 use crate::valid::Finding;
@@ -75,6 +77,28 @@ pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
 impl Judgement {
     fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.push(warning.into());
+    }
+
+    /// Refuses what is wrong now and was not before: whoever mends one thing must not have to mend all. Each fault is known by
+    /// a mark.
+    fn ratchet<M: Eq + Hash>(
+        &mut self,
+        now: impl IntoIterator<Item = (Finding, M)>,
+        before: impl IntoIterator<Item = M>,
+    ) {
+        let mut known: HashMap<M, usize> = HashMap::new();
+        for mark in before {
+            *known.entry(mark).or_default() += 1;
+        }
+        for (finding, mark) in now {
+            match known.get_mut(&mark).filter(|left| **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    self.warn(format!("not usable, as before: {finding}"));
+                }
+                None => self.violations.push(finding),
+            }
+        }
     }
 
     fn doubt(&mut self, about: About, unchecked: impl Into<String>) {

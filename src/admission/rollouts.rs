@@ -25,14 +25,15 @@ pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
         return judgement;
     }
     let Some(object) = asked_about(review) else { return judgement };
+    let old = review.old_object.as_ref();
     let decoded = match review.kind.kind.as_str() {
         "NumaflowControllerRollout" => decode(object).map(|mut rollout: NumaflowControllerRollout| {
             rollout.metadata.namespace.get_or_insert_with(|| review.namespace.clone());
-            controller(&rollout, review.old_object.as_ref(), known)
+            controller(&rollout, old, known)
         }),
-        "PipelineRollout" => decode(object).map(|rollout: PipelineRollout| valid::pipeline(&rollout).into()),
-        "ISBServiceRollout" => decode(object).map(|rollout: IsbServiceRollout| valid::isb_service(&rollout).into()),
-        "MonoVertexRollout" => decode(object).map(|rollout: MonoVertexRollout| valid::mono_vertex(&rollout).into()),
+        "PipelineRollout" => decode(object).map(|rollout: PipelineRollout| spec(&rollout, old, valid::pipeline)),
+        "ISBServiceRollout" => decode(object).map(|rollout: IsbServiceRollout| spec(&rollout, old, valid::isb_service)),
+        "MonoVertexRollout" => decode(object).map(|rollout: MonoVertexRollout| spec(&rollout, old, valid::mono_vertex)),
         _ => return judgement,
     };
     if !known.settings().serves(&review.namespace) {
@@ -87,31 +88,37 @@ fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Finding 
     }
 }
 
-impl From<Findings> for Judgement {
-    fn from(found: Findings) -> Self {
-        let warnings = found.warnings.iter().map(ToString::to_string).collect();
-        Self { violations: found.violations, warnings, ..Self::default() }
-    }
+/// What is wrong with a spec. What was wrong in the same way before stays a warning: a pipeline can be resumed, and a version
+/// set, whatever else is in a spec that was stored while nobody was asked.
+fn spec<K: DeserializeOwned>(rollout: &K, old: Option<&Value>, look: impl Fn(&K) -> Findings) -> Judgement {
+    let mut judgement = Judgement::default();
+    let found = look(rollout);
+    let before = old.and_then(|old| decode(old).ok()).map(|old| look(&old).violations).unwrap_or_default();
+    judgement.ratchet(found.violations.into_iter().map(|finding| (finding.clone(), finding)), before);
+    judgement.warnings.extend(found.warnings.iter().map(ToString::to_string));
+    judgement
 }
 
 fn controller(rollout: &NumaflowControllerRollout, old: Option<&Value>, known: &View<'_>) -> Judgement {
-    let mut judgement = Judgement::from(valid::controller(rollout, CONTROLLER));
+    let look = |rollout: &NumaflowControllerRollout| valid::controller(rollout, CONTROLLER);
+    let mut judgement = spec(rollout, old, look);
+    let violations = look(rollout).violations;
     let asked = &rollout.spec.controller;
     let before = old.map(|old| {
         let controller = &old["spec"]["controller"];
         let text = |field: &str| controller[field].as_str().unwrap_or_default();
         (text("version"), text("instanceID"))
     });
-    let wrong = |field: &str, judgement: &Judgement| judgement.violations.iter().any(|v| v.field == field);
-    if before != Some((&asked.version, asked.instance())) && !wrong(VERSION, &judgement) {
+    let wrong = |field: &str| violations.iter().any(|v| v.field == field);
+    if before != Some((&asked.version, asked.instance())) && !wrong(VERSION) {
         let mut rollout = rollout.clone();
-        if wrong(INSTANCE, &judgement) {
+        if wrong(INSTANCE) {
             // It is said already; what the version comes to is said as well.
             rollout.spec.controller.instance_id = None;
         }
         definition(&rollout, old.is_some(), known, &mut judgement);
     }
-    if before.map(|(_, instance)| instance) != Some(asked.instance()) && !wrong(INSTANCE, &judgement) {
+    if before.map(|(_, instance)| instance) != Some(asked.instance()) && !wrong(INSTANCE) {
         instance(rollout, known, &mut judgement);
     }
     judgement
@@ -125,6 +132,8 @@ fn definition(rollout: &NumaflowControllerRollout, exists: bool, known: &View<'_
     };
     match known.find(rollout) {
         Ok(target) if target.only_pinned.is_some() => judgement.warn(only_pinned()),
+        // It may be gone by now.
+        Ok(_) if known.stale() => judgement.doubt(About::Definitions, unchecked(VERSION)),
         Ok(_) => {}
         Err(missing) if missing.reason == Reason::DefinitionNotFound && known.pins_unseen(rollout) => {
             judgement.warn(only_pinned());
@@ -164,6 +173,8 @@ fn instance(rollout: &NumaflowControllerRollout, known: &View<'_>, judgement: &m
     if let Some(rival) = known.rivals(namespace, name).iter().find(|r| r.instances.iter().any(|i| i == wanted)) {
         judgement.doubt(About::Rollouts, unchecked(INSTANCE));
         judgement.doubtful.extend(conflict(CONTROLLER, wanted, &rival.name).findings);
+    } else if known.stale() {
+        judgement.doubt(About::Rollouts, unchecked(INSTANCE));
     }
     let Some(old) = promoted else { return };
     match known.dependants() {

@@ -89,6 +89,12 @@ impl<'a> View<'a> {
         self.looked.dependants.as_ref()
     }
 
+    /// Whether what the watches have brought may be old: they were cut off for a while.
+    #[must_use]
+    pub fn stale(&self) -> bool {
+        self.world.config_maps.stale() || self.world.rollouts.stale()
+    }
+
     /// What the definitions ConfigMaps say.
     #[must_use]
     pub fn catalogue(&self) -> Catalogue {

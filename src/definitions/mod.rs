@@ -42,4 +42,3 @@ pub use render::{RenderError, Rendered, render};
 pub use template::{Instance, render_template};
 pub(crate) use versions::{bare, order};
 // Where others still look for it.
-pub(crate) use crate::names::is_label;

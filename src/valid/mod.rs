@@ -30,7 +30,7 @@ pub use self::{
 const MOST: usize = 20;
 
 /// Something that a field says.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Finding {
     /// Path of the field, like `spec.controller.version`.
     pub field: String,

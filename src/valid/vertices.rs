@@ -157,8 +157,8 @@ fn limits(found: &mut Findings, place: &Place<'_>, role: Role) {
     if let Some(scale) = place.object(found, "scale") {
         let wrong = vertex::scale(found, &scale);
         found.violations.extend(wrong);
-        if scale.has("cron") {
-            found.warning(scale.path_of("cron"), format!("only a MonoVertex has this; {REFUSED}"));
+        if scale.has("cron") && role != Role::Source {
+            found.warning(scale.path_of("cron"), format!("only a source or a MonoVertex has this; {REFUSED}"));
         }
     }
     if let Some(partitions) = place.number(found, "partitions") {

@@ -335,3 +335,81 @@ fn the_other_kinds_are_judged_by_their_own_rules() {
         known().said(&asked("MonoVertexRollout", Some(&json!({"metadata": metadata, "spec": {}})), None));
     assert_eq!(violations, ["spec.monoVertex: is missing; set it"]);
 }
+
+#[test]
+fn what_was_wrong_before_keeps_nobody_from_resuming_a_pipeline() {
+    let pipeline = |to: &str, phase: &str| {
+        let spec = json!({
+            "interStepBufferServiceName": "default",
+            "lifecycle": {"desiredPhase": phase},
+            "vertices": [{"name": "in", "source": {"generator": {}}}, {"name": "out", "sink": {"log": {}}}],
+            "edges": [{"from": "in", "to": to}],
+        });
+        json!({"metadata": {"name": "p", "namespace": "team-a"}, "spec": {"pipeline": {"spec": spec}}})
+    };
+    let ask = |new: &Value, old: Option<&Value>| known().said(&asked("PipelineRollout", Some(new), old));
+    let wrong = |to: &str| {
+        let hint = if to == "ouut" { " (did you mean \"out\"?)" } else { "" };
+        format!("spec.pipeline.spec.edges[0].to: no vertex is called {to:?}{hint}")
+    };
+    let (paused, running) = (pipeline("ouut", "Paused"), pipeline("ouut", "Running"));
+    assert_eq!(ask(&running, None).0, [wrong("ouut")]);
+    let (violations, warnings) = ask(&running, Some(&paused));
+    assert_eq!((violations, &warnings[0]), (Vec::new(), &format!("not usable, as before: {}", wrong("ouut"))));
+    // Another mistake is a new one, and what cannot be read excuses nothing.
+    assert_eq!(ask(&pipeline("outt", "Running"), Some(&paused)).0.len(), 1);
+    assert_eq!(ask(&running, Some(&json!({"spec": 1}))).0, [wrong("ouut")]);
+}
+
+#[test]
+fn what_was_wrong_before_keeps_nobody_from_going_back() {
+    let rollout = |version: &str| {
+        let mut rollout = self::version(version);
+        rollout["spec"]["strategy"] = json!({"assessment": {"window": "30"}});
+        rollout
+    };
+    let (violations, warnings) = known().said(&update(&rollout("1.8.3"), &rollout("1.9.0")));
+    assert_eq!(violations, [""; 0]);
+    assert!(warnings[0].starts_with("not usable, as before: spec.strategy.assessment.window: "), "{warnings:?}");
+    assert_eq!(known().said(&update(&rollout("7"), &rollout("1.9.0"))).0.len(), 1);
+}
+
+#[test]
+fn an_old_spec_that_no_parser_takes_keeps_nobody_from_mending_it() {
+    let good = json!({"source": {"generator": {}}, "sink": {"log": {}}});
+    let object = |spec: &Value| json!({"metadata": {"name": "m"}, "spec": {"monoVertex": {"spec": spec}}});
+    let mut bad = good.clone();
+    bad["more"] = json!("DEEP");
+    let body = |new: &Value, old: &Value, levels: usize| {
+        let request = asked("MonoVertexRollout", Some(new), Some(old));
+        let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        crate::admission::review::read(body.to_string().replace("\"DEEP\"", &deep).as_bytes()).unwrap()
+    };
+    let fake = known();
+    let verdict = |review: &Review| judge(review, &View::new(&fake.world, &fake.settings, &fake.looked)).verdict();
+    for levels in [64, 128, 100_000] {
+        let mended = verdict(&body(&object(&good), &object(&bad), levels));
+        assert_eq!(mended, Verdict::default());
+        let stored = verdict(&body(&object(&bad), &object(&good), levels));
+        let words = "spec.monoVertex.spec.more: is nested more than 64 levels deep, which no field of Numaflow is; remove what \
+                     does not belong there";
+        assert_eq!(stored.violations.iter().map(ToString::to_string).collect::<Vec<_>>(), [words]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_cluster_that_was_not_heard_of_for_long_is_looked_at_before_it_counts() {
+    let known = known();
+    let doubts = |known: &Fake| {
+        let judgement = known.judge(&create(&version("1.8.3")));
+        assert_eq!(judgement.clone().verdict(), Verdict::default());
+        judgement.doubts.iter().map(|doubt| doubt.about).collect::<Vec<_>>()
+    };
+    known.world.config_maps.lost("ops");
+    assert_eq!(doubts(&known), []);
+    tokio::time::advance(std::time::Duration::from_secs(31)).await;
+    assert_eq!(doubts(&known), [About::Definitions, About::Rollouts]);
+    known.world.config_maps.heard("ops");
+    assert_eq!(doubts(&known), []);
+}

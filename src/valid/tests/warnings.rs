@@ -177,7 +177,7 @@ fn what_only_some_versions_of_numaflow_refuse_is_no_reason_to_refuse_it() {
         ],
         &[
             "$.watermark.idleSource.incrementBy: is missing; recent versions of Numaflow refuse that",
-            "$.vertices[1].scale.cron: only a MonoVertex has this; recent versions of Numaflow refuse that",
+            "$.vertices[1].scale.cron: only a source or a MonoVertex has this; recent versions of Numaflow refuse that",
             "$.vertices[2].sink.retryStrategy.onFailure: is fallback, and there is no $.vertices[2].sink.fallback; recent versions \
              of Numaflow refuse that",
             "$.vertices[2].sink.serve: only ServingPipelines have this sink; recent versions of Numaflow refuse that",
