@@ -29,6 +29,9 @@ enum Copy {
     Steps(Vec<Step>),
     /// There is no copy yet: the words for what is waited for.
     Wait(String),
+    /// It is to be made, with this instance, which is written down before: its lease is known by nothing else once its child is
+    /// gone.
+    Due(String),
     /// Its child is being deleted, and somebody's finalizer holds it: another child is needed.
     Lost,
     /// It is there.
@@ -53,17 +56,16 @@ impl Turn<'_> {
         if let Some(why) = self.forced(&upgrade) {
             return self.go_on(Upgrade { verify_skipped: why, ..upgrade }, production);
         }
-        let (health, made) = match self.copy(&upgrade) {
+        let health = match self.copy(&upgrade) {
             Copy::Steps(steps) => return Plan::of(steps),
             Copy::Lost => return self.give_way(&upgrade, production),
-            Copy::Wait(words) => (Health::Bad(words), false),
-            Copy::Seen(health) => (health, true),
-        };
-        let instance = self.s.child(&upgrade.name).map(|c| instance_of(c)).unwrap_or_default();
-        if made && upgrade.isolated != instance {
+            Copy::Wait(words) => Health::Bad(words),
             // The deadline counts on; but what was seen of another copy says nothing about this one.
-            return self.record(Upgrade { isolated: instance, assessment: None, ..upgrade }, production, "");
-        }
+            Copy::Due(instance) => {
+                return self.record(Upgrade { isolated: instance, assessment: None, ..upgrade }, production, "");
+            }
+            Copy::Seen(health) => health,
+        };
         let held = self.holds_clocks(&upgrade, &health);
         if let Some(next) = self.with_clocks(&upgrade, held.is_some()) {
             if held.as_ref().is_some_and(Summary::is_retried) {
@@ -131,16 +133,19 @@ impl Turn<'_> {
             },
             None => return Copy::Wait("its definition to be read".to_owned()),
         };
+        let (instance, before) = (instance_of(&child), &upgrade.isolated);
+        if instance != *before {
+            // Somebody deleted the child that had this name. Pods of its copy that never go are no reason to fail: then the
+            // lease is left behind.
+            if self.s.learned.living_copies.contains(before) && self.in_stage(upgrade) < self.manner.deadline / 2 {
+                return Copy::Wait(format!("pods of the isolated copy {before} to be gone"));
+            }
+            return Copy::Due(instance);
+        }
         let standing = self.standing_of_copy(&child, manifest);
         let steps = self.produce_copy(&child, manifest, &standing);
         if !steps.is_empty() {
             return Copy::Steps(steps);
-        }
-        let before = &upgrade.isolated;
-        // Somebody deleted the child that had this name. Pods of its copy that never go are no reason to fail: then the lease
-        // is left behind.
-        if self.s.learned.living_copies.contains(before) && self.in_stage(upgrade) < self.manner.deadline / 2 {
-            return Copy::Wait(format!("pods of the isolated copy {before} to be gone"));
         }
         match self.health(upgrade, manifest, &standing, manifest.leader.as_ref()) {
             Err(step) => Copy::Steps(vec![step]),

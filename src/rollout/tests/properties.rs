@@ -237,7 +237,7 @@ proptest! {
         prop_assert!(!model.asks());
         prop_assert_eq!(model.children.len(), 1);
         prop_assert_eq!(model.live.len(), 2, "{:?} {:?}", model.production(), model.copies());
-        // Who deletes a child in the moment in which its copy is made, and the operator dies, leaves an empty lease behind.
+        // Who deletes a child, and wants another version before the pods of its copy are gone, leaves an empty lease behind.
         let deleted = history.iter().any(|h| format!("{h:?}").contains("DeleteChild"));
         let leases: Vec<_> = model.leases.keys().filter(|l| !deleted || !l.contains("-x-")).collect();
         prop_assert_eq!(leases, ["numaflow-controller-lock"]);

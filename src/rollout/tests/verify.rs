@@ -313,6 +313,31 @@ fn a13_children_deleted_during_the_assessment_come_back() {
 }
 
 #[test]
+fn a13_a_child_deleted_in_the_moment_in_which_its_copy_is_made_leaves_no_lease_behind() {
+    // After every step of the turn in which the copy is made: its pods may lead by then.
+    for steps in 0..16 {
+        let mut model = deployed();
+        model.set_version("2.0");
+        model.turn(steps);
+        let Some(child) = model.children.get("numaflow-controller-1") else { continue };
+        let instance = crate::api::isolated_instance(child.metadata.uid.as_deref().unwrap());
+        if model.copies().is_empty() {
+            continue;
+        }
+        model.leases.insert(format!("numaflow-controller-lock-{instance}"), "a pod".into());
+        for gone_as_well in [None, Some("numaflow-controller-0")] {
+            let mut model = model.clone();
+            model.children.remove("numaflow-controller-1");
+            gone_as_well.and_then(|name| model.children.remove(name));
+            model.live.retain(|id, _| !id.name.contains("-x-"));
+            model.run();
+            assert_eq!((model.phase(), model.promoted()), ("Deployed", Some("2.0")));
+            assert_eq!(model.leases.keys().collect::<Vec<_>>(), ["numaflow-controller-lock"], "after {steps}");
+        }
+    }
+}
+
+#[test]
 fn a_deleted_rollout_drops_what_proves_itself_and_keeps_production_for_its_pipelines() {
     let mut model = in_window();
     let before = model.production();
