@@ -24,8 +24,7 @@ pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     if review.kind.group != GROUP || !review.sub_resource.is_empty() {
         return judgement;
     }
-    let Some(object) = asked_about(review) else { return judgement };
-    let old = review.old_object.as_ref();
+    let Some((object, old)) = asked_about(review) else { return judgement };
     let decoded = match review.kind.kind.as_str() {
         "NumaflowControllerRollout" => decode(object).map(|mut rollout: NumaflowControllerRollout| {
             rollout.metadata.namespace.get_or_insert_with(|| review.namespace.clone());
@@ -48,9 +47,9 @@ pub fn judge(review: &Review, known: &View<'_>) -> Judgement {
     decoded.unwrap_or_else(|finding| Judgement { violations: vec![finding], ..Judgement::default() })
 }
 
-/// The object, if anything is to be said about it. Recovery is never stood in the way of: what is being deleted and what leaves
+/// The object, and the one before it, if anything is to be said about it. Recovery is never stood in the way of: what is being deleted and what leaves
 /// the spec alone is let through, whatever the spec is like.
-fn asked_about(review: &Review) -> Option<&Value> {
+fn asked_about(review: &Review) -> Option<(&Value, Option<&Value>)> {
     let object = review.object.as_ref()?;
     let old = match review.operation {
         Some(Operation::Create) => None,
@@ -58,7 +57,7 @@ fn asked_about(review: &Review) -> Option<&Value> {
         _ => return None,
     };
     let unchanged = old.is_some_and(|old| old["spec"] == object["spec"]);
-    (object["metadata"]["deletionTimestamp"].is_null() && !unchanged).then_some(object)
+    (object["metadata"]["deletionTimestamp"].is_null() && !unchanged).then_some((object, old))
 }
 
 /// Reads an object; what cannot be read is named by its path.

@@ -359,6 +359,10 @@ fn what_was_wrong_before_keeps_nobody_from_resuming_a_pipeline() {
     // Another mistake is a new one, and what cannot be read excuses nothing.
     assert_eq!(ask(&pipeline("outt", "Running"), Some(&paused)).0.len(), 1);
     assert_eq!(ask(&running, Some(&json!({"spec": 1}))).0, [wrong("ouut")]);
+    // What is made anew has nothing before it, whatever a caller says.
+    let mut made = asked("PipelineRollout", Some(&running), Some(&paused));
+    made["operation"] = json!("CREATE");
+    assert_eq!(known().said(&made).0, [wrong("ouut")]);
 }
 
 #[test]
