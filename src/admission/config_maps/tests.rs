@@ -321,3 +321,23 @@ fn a_config_map_full_of_definitions_is_judged_in_no_time() {
     // In the square of their number it takes minutes; this is many times what it takes without optimisations.
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn definitions_that_nobody_could_ever_use_are_stored_with_a_warning() {
+    let text = |kind: &str| {
+        format!(
+            "controllerDefinitions:\n- version: '1.0'\n  fullSpec: |\n    apiVersion: v1\n    kind: {kind}\n    metadata: {{name: a}}\n"
+        )
+    };
+    let ask = |text: &str, old: Option<&str>| {
+        let (new, old) = (map(CONFIG_DEFINITIONS, text), old.map(|old| map(CONFIG_DEFINITIONS, old)));
+        Fake::default().said(&asked("ops", Some(&new), old.as_ref()))
+    };
+    let (violations, warnings) = ask(&text("Secret"), None);
+    assert_eq!(violations, [""; 0]);
+    let words = "data[d.yaml]: entry 1 (version \"1.0\"), line 2: nobody can use it: ";
+    assert!(warnings.len() == 1 && warnings[0].starts_with(words) && warnings[0].contains("Secret"), "{warnings:?}");
+    assert_eq!(ask(&text("ConfigMap"), None).1, [""; 0]);
+    // Once is enough.
+    assert_eq!(ask(&format!("# the same\n{}", text("Secret")), Some(&text("Secret"))).1, [""; 0]);
+}
